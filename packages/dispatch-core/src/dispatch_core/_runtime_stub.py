@@ -1,0 +1,110 @@
+"""Make at run time, from a schema, the dispatch stub that codegen writes for known operators."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+from typing import Any
+
+from dispatch_core._errors import BindError
+from dispatch_core._schema import Schema
+
+__all__ = ["accept_schema_names", "make_stub", "safe_name"]
+
+Stub = Callable[..., dict[str, Any]]
+
+
+def safe_name(name: str) -> str:
+    """Give a parameter name that Python takes: 'from' becomes 'from_'."""
+    return name + "_" if keyword.iskeyword(name) else name
+
+
+def make_stub(schema: Schema) -> Stub:
+    """Make the function that binds arguments to this schema.
+
+    It has the schema's own signature, so CPython's argument parser does the work. A schema whose
+    arguments have no names of their own gets a function that raises BindError.
+    """
+    names = [argument.name for argument in schema.arguments]
+    if schema.variadic or len(set(names)) < len(names):
+        return _refuse(schema)
+    scope: dict[str, Any] = {}
+    signature: list[str] = []
+    items: list[str] = []
+    starred = False
+    # A positional-only marker lets a keyword of Python's be a parameter all the same.
+    last_renamed = max(
+        (i for i, a in enumerate(schema.arguments) if keyword.iskeyword(a.name)), default=-1
+    )
+    for index, argument in enumerate(schema.arguments):
+        if argument.kwarg_only and not starred:
+            signature.append("*")
+            starred = True
+        name = safe_name(argument.name)
+        value = name
+        if argument.has_default:
+            default = argument.default
+            if isinstance(default, list):
+                default = tuple(default)
+                value = f"[*{name}] if {name}.__class__ is tuple else {name}"
+            scope[f"_default_{index}"] = default
+            signature.append(f"{name}=_default_{index}")
+        else:
+            signature.append(name)
+        items.append(f"{argument.name!r}: {value}")
+        if index == last_renamed and not argument.kwarg_only:
+            signature.append("/")
+    source = f"def stub({', '.join(signature)}):\n    return {{{', '.join(items)}}}\n"
+    exec(compile(source, f"<dispatch stub of {schema.qualified_name}>", "exec"), scope)
+    made: Stub = scope["stub"]
+    made.__name__ = made.__qualname__ = schema.base
+    made.__doc__ = schema.text
+    return made
+
+
+def accept_schema_names(stub: Stub, schema: Schema) -> Stub:
+    """Wrap a stub that renames parameters, so that it takes and gives the schema's names.
+
+    A schema without keywords of Python among its names gets its stub back.
+    """
+    names = [argument.name for argument in schema.arguments]
+    renamed = {name: safe_name(name) for name in names if keyword.iskeyword(name)}
+    if not renamed:
+        return stub
+    last = max(names.index(name) for name in renamed if name in names)
+    # Everything up to the last renamed parameter is positional-only in the stub.
+    leading = [a for a in schema.arguments[: last + 1] if not a.kwarg_only]
+
+    def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        if any(safe in kwargs for safe in renamed.values()):
+            raise TypeError("unexpected keyword argument")
+        positional = list(args)
+        for argument in leading[len(args) :]:
+            if argument.name in kwargs:
+                positional.append(kwargs.pop(argument.name))
+            elif argument.has_default:
+                positional.append(argument.default)
+            else:
+                raise TypeError("missing argument")
+        return stub(*positional, **kwargs)
+
+    return bind
+
+
+def _refuse(schema: Schema) -> Stub:
+    reason = (
+        "takes any number of unnamed arguments"
+        if schema.variadic
+        else "names two of its arguments alike"
+    )
+
+    def stub(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        raise BindError(
+            f"{schema.qualified_name}: arguments cannot be bound by name, because the operator "
+            f"{reason}: {schema.text}",
+            qualified_name=schema.qualified_name,
+            argument=None,
+            problem="unsupported",
+        )
+
+    return stub

@@ -1,0 +1,209 @@
+"""Read a schema's text as torch prints it: arguments, defaults, alias annotations, returns.
+
+The text is all that is needed, so an operator whose types torch cannot parse in this process
+(a custom class of a library that is not loaded) is read like any other.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+__all__ = ["Argument", "Schema", "read_schema", "split_name"]
+
+# `Tensor(a!)`, `Tensor(a -> *)`, `Tensor(a|b)`; but not the element types of `Dict(str, int)`.
+_ALIAS = re.compile(
+    r"(?<!Dict)(?<!Tuple)(?<!Future)(?<!RRef)(?<!Await)(?<!Union)"
+    r"\(((?:\*|[a-z]\w*)(?:\|\w+)*!?(?: ?-> ?[^)]*)?)\)"
+)
+_MEMORY_FORMATS = (
+    torch.contiguous_format,
+    torch.preserve_format,
+    torch.channels_last,
+    torch.channels_last_3d,
+)
+_LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)
+# c10::ScalarType's numbers, which a default of an enum's type prints as.
+_DTYPES = (
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+    torch.complex32,
+    torch.complex64,
+    torch.complex128,
+    torch.bool,
+    torch.qint8,
+    torch.quint8,
+    torch.qint32,
+    torch.bfloat16,
+)
+_ENUMS: dict[str, tuple[object, ...]] = {
+    "ScalarType": _DTYPES,
+    "MemoryFormat": _MEMORY_FORMATS,
+    "Layout": _LAYOUTS,
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a schema. `type` has no alias annotation; a list default is a list."""
+
+    name: str
+    type: str
+    alias: str | None
+    has_default: bool
+    default: object
+    kwarg_only: bool
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What the text of one schema says. `overload` is '' for the default overload."""
+
+    text: str
+    namespace: str
+    base: str
+    overload: str
+    arguments: tuple[Argument, ...]
+    returns: tuple[str, ...]
+    variadic: bool
+
+    @property
+    def qualified_name(self) -> str:
+        """Give 'aten::addmv.out'."""
+        dot = "." if self.overload else ""
+        return f"{self.namespace}::{self.base}{dot}{self.overload}"
+
+
+def split_name(qualified_name: str) -> tuple[str, str, str]:
+    """Split 'aten::addmv.out' into namespace, base and overload; the overload may be ''."""
+    namespace, _, rest = qualified_name.partition("::")
+    base, _, overload = rest.partition(".")
+    return namespace, base, overload
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Split at the commas outside of brackets and quotes."""
+    depth = start = position = 0
+    quote = ""
+    while position < len(text):
+        character = text[position]
+        if quote:
+            if character == "\\":
+                position += 1
+            elif character == quote:
+                quote = ""
+        elif character in "\"'":
+            quote = character
+        elif character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
+        elif character == "," and not depth:
+            yield text[start:position].strip()
+            start = position + 1
+        position += 1
+    last = text[start:].strip()
+    if last:
+        yield last
+
+
+def _closing(text: str, start: int) -> int:
+    """Find the bracket that closes the one at `start`."""
+    depth = 0
+    quote = ""
+    position = start
+    while position < len(text):
+        character = text[position]
+        if quote:
+            if character == "\\":
+                position += 1
+            elif character == quote:
+                quote = ""
+        elif character in "\"'":
+            quote = character
+        elif character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+            if not depth:
+                return position
+        position += 1
+    raise ValueError(f"unclosed parenthesis in schema: {text}")
+
+
+def _default(text: str, type_: str) -> object:
+    enum = _ENUMS.get(type_.rstrip("?"))
+    if enum is not None and text != "None":
+        if text.isdigit():
+            return enum[int(text)] if int(text) < len(enum) else int(text)
+        return getattr(torch, text)
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        # inf and nan print so; Python reads them only by float().
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    return value
+
+
+def _argument(text: str, kwarg_only: bool) -> Argument:
+    # A default is the part after the first '=' outside of brackets; types have none.
+    declaration, equals, default = text.partition("=")
+    written_type, _, name = declaration.rpartition(" ")
+    alias = _ALIAS.search(written_type)
+    type_ = written_type
+    if alias is not None:
+        type_ = written_type[: alias.start()] + written_type[alias.end() :]
+    return Argument(
+        name=name,
+        type=type_,
+        alias=alias.group(1) if alias else None,
+        has_default=bool(equals),
+        default=_default(default, type_) if equals else None,
+        kwarg_only=kwarg_only,
+    )
+
+
+@lru_cache(maxsize=256)
+def read_schema(text: str) -> Schema:
+    """Read a schema as torch prints it.
+
+    Raises: ValueError for text that torch would not print.
+    """
+    opening = text.index("(")
+    namespace, base, overload = split_name(text[:opening])
+    closing = _closing(text, opening)
+    arguments: list[Argument] = []
+    kwarg_only = variadic = False
+    for part in _parts(text[opening + 1 : closing]):
+        if part == "*":
+            kwarg_only = True
+        elif part == "...":
+            variadic = True
+        else:
+            arguments.append(_argument(part, kwarg_only))
+    returns = text[closing + 1 :].strip().removeprefix("->").strip()
+    if returns.startswith("(") and _closing(returns, 0) == len(returns) - 1:
+        returns = returns[1:-1]
+    return Schema(
+        text=text,
+        namespace=namespace,
+        base=base,
+        overload=overload,
+        arguments=tuple(arguments),
+        returns=tuple(_parts(returns)),
+        variadic=variadic,
+    )
