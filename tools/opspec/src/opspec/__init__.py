@@ -1,0 +1,1 @@
+"""Read, check and compare operator specs, and generate code from them."""
