@@ -1,0 +1,191 @@
+"""Write down, one line each, the operators that reach a LoggingTensor."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any
+
+import torch
+
+__all__ = ["ACTIVE", "capture_logs", "log_input"]
+
+_DTYPES = {
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.complex32: "c32",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "b8",
+}
+
+
+class Capture:
+    """One open capture: its lines, and the numbers of the tensors that it has seen."""
+
+    def __init__(
+        self, tensor_type: type, *, overloads: bool, types: bool, all_tensors: bool, stacks: bool
+    ) -> None:
+        self.lines: list[str] = []
+        self._tensor_type = torch.Tensor if all_tensors else tensor_type
+        self._overloads = overloads
+        self._types = types
+        self._stacks = stacks
+        self._next = 0
+        # By identity: a tensor's entry goes when the tensor dies, its number never comes back.
+        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}
+
+    def _new_number(self, tensor: Any) -> int:
+        number = self._next
+        self._next = number + 1
+        key = id(tensor)
+        known = self._numbers.get(key)
+        if known is None:
+            numbers = self._numbers
+
+            def forget(dead: weakref.ref[Any]) -> None:
+                entry = numbers.get(key)
+                if entry is not None and entry[1] is dead:
+                    del numbers[key]
+
+            numbers[key] = (number, weakref.ref(tensor, forget))
+        return number
+
+    def _mention(self, tensor: Any, number: int) -> str:
+        if not self._types:
+            return f"${number}"
+        dtype = _DTYPES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
+        return f"${number}: {dtype}[{', '.join(map(str, tensor.size()))}]"
+
+    def _argument(self, value: Any) -> str:
+        if isinstance(value, self._tensor_type):
+            known = self._numbers.get(id(value))
+            number = self._new_number(value) if known is None else known[0]
+            return self._mention(value, number)
+        kind = type(value)
+        if kind is list:
+            return f"[{', '.join([self._argument(item) for item in value])}]"
+        if kind is tuple:
+            inside = ", ".join([self._argument(item) for item in value])
+            return f"({inside},)" if len(value) == 1 else f"({inside})"
+        return repr(value)
+
+    def _result(self, value: Any) -> str:
+        if isinstance(value, self._tensor_type):
+            return self._mention(value, self._new_number(value))
+        kind = type(value)
+        if kind is list:
+            return f"[{', '.join([self._result(item) for item in value])}]"
+        if kind is tuple:
+            inside = ", ".join([self._result(item) for item in value])
+            return f"({inside},)" if len(value) == 1 else f"({inside})"
+        return repr(value)
+
+    def add_call(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> None:
+        """Write the line of one operator that ran."""
+        arguments = [self._argument(value) for value in args]
+        for name, value in kwargs.items():
+            arguments.append(f"{name}={self._argument(value)}")
+        name = _overload_name(func) if self._overloads else _packet_name(func)
+        line = f"{self._result(result)} = torch._ops.{name}({', '.join(arguments)})"
+        self._append(line)
+
+    def add_input(self, name: str, tensor: torch.Tensor) -> None:
+        """Write the line of an input."""
+        known = self._numbers.get(id(tensor))
+        number = self._new_number(tensor) if known is None else known[0]
+        self._append(f"{self._mention(tensor, number)} = input({name!r})")
+
+    def _append(self, line: str) -> None:
+        self.lines.append(f"{line}  # {_stack()}" if self._stacks else line)
+
+
+_names: dict[Any, tuple[str, str]] = {}
+
+
+def _packet_name(func: Any) -> str:
+    try:
+        return _names[func][0]
+    except KeyError:
+        return _name(func)[0]
+
+
+def _overload_name(func: Any) -> str:
+    try:
+        return _names[func][1]
+    except KeyError:
+        return _name(func)[1]
+
+
+def _name(func: Any) -> tuple[str, str]:
+    packet = getattr(func, "overloadpacket", None)
+    names = (str(packet or func), str(func))
+    _names[func] = names
+    return names
+
+
+def _stack() -> str:
+    """Name the places in the user's code that led here, innermost first."""
+    places: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(places) < 8:
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in ("torch", "subclass_utils", "dispatch_core"):
+            code = frame.f_code
+            places.append(f"{code.co_filename}:{frame.f_lineno} in {code.co_name}")
+        frame = frame.f_back
+    return " < ".join(places)
+
+
+ACTIVE: ContextVar[tuple[Capture, ...]] = ContextVar("captures", default=())
+"""The captures that are open where this code runs, outermost first."""
+
+
+@contextmanager
+def capture_logs(
+    *,
+    overloads: bool = False,
+    types: bool = False,
+    all_tensors: bool = False,
+    stacks: bool = False,
+) -> Iterator[list[str]]:
+    """Collect one line for each operator that reaches a LoggingTensor while this is open.
+
+    Tensors are written `$n`, numbered in order of appearance from 0; a result always gets a new
+    number, also where an operator gives back its own argument. `overloads` writes
+    `aten.mul.Tensor` for `aten.mul`, `types` writes `$1: f32[1]` for `$1`, `all_tensors` numbers
+    plain tensors too, `stacks` ends a line with the places in your code that led to the call.
+    The log keeps no tensor alive. Other threads are seen only through `propagate_modes`.
+    """
+    from subclass_utils._logging_tensor import LoggingTensor
+
+    capture = Capture(
+        LoggingTensor, overloads=overloads, types=types, all_tensors=all_tensors, stacks=stacks
+    )
+    token = ACTIVE.set((*ACTIVE.get(), capture))
+    try:
+        yield capture.lines
+    finally:
+        ACTIVE.reset(token)
+
+
+def log_input(name: str, tensor: torch.Tensor) -> None:
+    """Number a tensor and write the line `$n = input('name')` to every open capture."""
+    for capture in ACTIVE.get():
+        capture.add_input(name, tensor)

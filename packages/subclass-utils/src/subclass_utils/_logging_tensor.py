@@ -1,0 +1,41 @@
+"""A wrapper that writes down which operators reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from subclass_utils._capture import ACTIVE
+from subclass_utils._torch_private import skip_in_dynamo
+from subclass_utils._wrapper import WrapperTensor
+
+__all__ = ["LoggingTensor"]
+
+
+class LoggingTensor(WrapperTensor):
+    """Wrap a tensor, and write each operator to the captures that `capture_logs` opened.
+
+    `elem` is the inner tensor. The wrapper requires grad only if asked to; then `elem` is
+    detached.
+    """
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # torch's stub forgets func
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run the operator on the inner tensors and write its line."""
+        if kwargs is None:
+            kwargs = {}
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        captures = ACTIVE.get()
+        if captures and not cls._runs_in_parts(func):
+            for capture in captures:
+                capture.add_call(func, args, kwargs, result)
+        return result
+
+
+skip_in_dynamo(LoggingTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]
