@@ -1,0 +1,54 @@
+"""An import makes no operators and loads nothing large that torch has not loaded itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.repo.layout import PACKAGES
+
+CODE = """
+import gc, json, sys
+import torch
+before = set(sys.modules)
+gc.collect()
+overloads = sum(type(x) is torch._ops.OpOverload for x in gc.get_objects())
+import {package}
+gc.collect()
+now = sum(type(x) is torch._ops.OpOverload for x in gc.get_objects())
+print(json.dumps([now - overloads, sorted(set(sys.modules) - before)]))
+"""
+
+
+def import_of(package: str) -> tuple[int, list[str]]:
+    """Import a package after torch in a new process; give new overload objects and modules."""
+    command = [sys.executable, "-W", "error", "-c", CODE.format(package=package)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made, loaded = json.loads(done.stdout)
+    return made, loaded
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", PACKAGES)
+def test_import_makes_no_operators_and_loads_nothing_large(package: str) -> None:
+    made, loaded = import_of(package)
+    assert made == 0
+    own = {"subclass_utils": {"subclass_utils", "dispatch_core"}}.get(package, {package})
+    foreign = [name for name in loaded if name.split(".")[0] not in own | sys.stdlib_module_names]
+    assert foreign == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", PACKAGES)
+def test_import_reads_no_generated_family(package: str) -> None:
+    _, loaded = import_of(package)
+    families = [
+        name
+        for name in loaded
+        if "._generated." in name and name.split("._generated.")[1].count(".") > 0
+    ]
+    assert [name for name in families if not name.rpartition(".")[2].startswith("_")] == []
