@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "BindError",
     "DispatchError",
+    "HandlerError",
+    "HandlerResultError",
+    "HandlerSignatureError",
+    "MemorylessError",
+    "ModeClassError",
+    "ModeStateError",
+    "NoHandlerError",
     "NotRegisteredError",
     "SchemaDriftError",
     "UnknownOperatorError",
@@ -78,6 +86,84 @@ class BindError(DispatchError, TypeError):
         self.qualified_name = qualified_name
         self.argument = argument
         self.problem = problem
+
+
+class HandlerSignatureError(DispatchError, TypeError):
+    """A function that was registered for an operator whose arguments it cannot take.
+
+    Fields: `qualified_name`; `handler`; `differences`, one sentence each.
+    """
+
+    def __init__(
+        self, message: str, *, qualified_name: str, handler: Any, differences: tuple[str, ...]
+    ) -> None:
+        super().__init__(message)
+        self.qualified_name = qualified_name
+        self.handler = handler
+        self.differences = differences
+
+
+class HandlerError(DispatchError, RuntimeError):
+    """A handler raised a TypeError, which torch or Python's operators would have hidden.
+
+    Fields: `overload`; `handler`, what raised. `__cause__` is the error itself.
+    """
+
+    def __init__(self, message: str, *, overload: Any, handler: Any) -> None:
+        super().__init__(message)
+        self.overload = overload
+        self.handler = handler
+
+
+class HandlerResultError(HandlerError):
+    """A handler answered with something that its operator cannot give.
+
+    Fields: `overload`; `handler`; `expected`, the schema's result types as text; `result_type`.
+    """
+
+    def __init__(
+        self, message: str, *, overload: Any, handler: Any, expected: str, result_type: type
+    ) -> None:
+        super().__init__(message, overload=overload, handler=handler)
+        self.expected = expected
+        self.result_type = result_type
+
+
+class NoHandlerError(DispatchError, RuntimeError):
+    """Nobody took a call.
+
+    Fields: `overload`; `declined`, the classes that were asked, in the order in which they were.
+    """
+
+    def __init__(self, message: str, *, overload: Any, declined: tuple[type, ...]) -> None:
+        super().__init__(message)
+        self.overload = overload
+        self.declined = declined
+
+
+class ModeClassError(DispatchError, ValueError):
+    """`enable_python_mode` was given something that cannot answer operators. Field: `cls`."""
+
+    def __init__(self, message: str, *, cls: Any) -> None:
+        super().__init__(message)
+        self.cls = cls
+
+
+class ModeStateError(DispatchError, RuntimeError):
+    """A mode was entered or left where it cannot be."""
+
+
+class MemorylessError(DispatchError, RuntimeError):
+    """An operator met, with its handler turned off, a wrapper that has no memory to compute on.
+
+    Fields: `overload`; `argument`, the name of the parameter; `cls`, the wrapper's class.
+    """
+
+    def __init__(self, message: str, *, overload: Any, argument: str, cls: type) -> None:
+        super().__init__(message)
+        self.overload = overload
+        self.argument = argument
+        self.cls = cls
 
 
 def near_matches(name: str, known: Iterable[str], *, most: int = 3) -> tuple[str, ...]:

@@ -14,43 +14,34 @@ from functools import lru_cache
 
 import torch
 
-__all__ = ["Argument", "Schema", "read_schema", "split_name"]
+__all__ = ["DTYPES", "LAYOUTS", "MEMORY_FORMATS", "Argument", "Schema", "read_schema", "split_name"]
 
 # `Tensor(a!)`, `Tensor(a -> *)`, `Tensor(a|b)`; but not the element types of `Dict(str, int)`.
 _ALIAS = re.compile(
     r"(?<!Dict)(?<!Tuple)(?<!Future)(?<!RRef)(?<!Await)(?<!Union)"
     r"\(((?:\*|[a-z]\w*)(?:\|\w+)*!?(?: ?-> ?[^)]*)?)\)"
 )
-_MEMORY_FORMATS = (
-    torch.contiguous_format,
-    torch.preserve_format,
-    torch.channels_last,
-    torch.channels_last_3d,
+
+
+def _members(names: str) -> tuple[object, ...]:
+    """Give torch's members of a C++ enum in the order of their numbers, None for a missing one."""
+    return tuple(getattr(torch, name, None) for name in names.split())
+
+
+# A default of an enum's type prints as the member's number in C++.
+DTYPES = _members(
+    "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool "
+    "qint8 quint8 qint32 bfloat16 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 "
+    "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz uint16 uint32 uint64 "
+    "uint1 uint2 uint3 uint4 uint5 uint6 uint7 int1 int2 int3 int4 int5 int6 int7 "
+    "float8_e8m0fnu float4_e2m1fn_x2"
 )
-_LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)
-# c10::ScalarType's numbers, which a default of an enum's type prints as.
-_DTYPES = (
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.float32,
-    torch.float64,
-    torch.complex32,
-    torch.complex64,
-    torch.complex128,
-    torch.bool,
-    torch.qint8,
-    torch.quint8,
-    torch.qint32,
-    torch.bfloat16,
-)
+LAYOUTS = _members("strided sparse_coo sparse_csr _mkldnn sparse_csc sparse_bsr sparse_bsc jagged")
+MEMORY_FORMATS = _members("contiguous_format preserve_format channels_last channels_last_3d")
 _ENUMS: dict[str, tuple[object, ...]] = {
-    "ScalarType": _DTYPES,
-    "MemoryFormat": _MEMORY_FORMATS,
-    "Layout": _LAYOUTS,
+    "ScalarType": DTYPES,
+    "MemoryFormat": MEMORY_FORMATS,
+    "Layout": LAYOUTS,
 }
 
 

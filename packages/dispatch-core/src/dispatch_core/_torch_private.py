@@ -1,4 +1,4 @@
-"""Name every private part of torch that operators and handles use, and check that it is there.
+"""Name every private part of torch that dispatch_core uses, and check that it is there.
 
 torch promises nothing about these names. They are looked up once, at import, so that a torch
 which lacks one fails with one clear sentence instead of somewhere inside a call.
@@ -6,12 +6,16 @@ which lacks one fails with one clear sentence instead of somewhere inside a call
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._C
+import torch._C._dynamo.eval_frame as _eval_frame
 import torch._ops
+from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
     from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
@@ -21,15 +25,34 @@ __all__ = [
     "OP_OVERLOAD",
     "OP_OVERLOAD_PACKET",
     "SCRIPT_METHOD_OVERLOAD",
+    "TorchDispatchMode",
     "all_operator_names",
+    "call_python_handlers",
+    "call_without_snapshot",
+    "composite_kernel",
+    "data_pointer",
+    "disable_dispatch",
+    "disable_torch_function",
+    "disabled_torch_dispatch",
+    "dispatch_keys",
     "fast_call",
+    "forward_gradients_are_on",
     "has_kernel",
+    "has_python_key",
     "higher_order_operators",
+    "increment_version",
+    "is_traced",
+    "key_is_set",
     "live_overload_names",
     "live_schema",
+    "mode_stack",
+    "mode_stack_size",
     "numbers_as_tensors",
     "overload_name",
     "packet_name",
+    "pop_mode",
+    "push_mode",
+    "skip_in_dynamo",
 ]
 
 
@@ -115,3 +138,118 @@ def fast_call(op: OpOverload[..., Any]) -> Callable[..., Any]:
         return op
     call: Callable[..., Any] = getattr(op, "_op", op)
     return call
+
+
+# ── modes and handlers ──────────────────────────────────────────────────────────────────────────
+
+push_mode: Callable[[TorchDispatchMode], None] = _look_up(torch._C, "_push_on_torch_dispatch_stack")
+mode_stack_size: Callable[[], int] = _look_up(torch._C, "_len_torch_dispatch_stack")
+_pop_mode: Callable[[Any], TorchDispatchMode] = _look_up(torch._C, "_pop_torch_dispatch_stack")
+_mode_at: Callable[[int], TorchDispatchMode] = _look_up(torch._C, "_get_dispatch_stack_at")
+
+disable_dispatch: Callable[[], AbstractContextManager[None]] = _look_up(
+    torch._C, "_DisableTorchDispatch"
+)
+"""Turn modes and subclass handlers off, without looking at what the operators are given."""
+
+disable_torch_function: Callable[[], AbstractContextManager[None]] = _look_up(
+    torch._C, "DisableTorchFunctionSubclass"
+)
+disabled_torch_dispatch: Any = _look_up(torch._C, "_disabled_torch_dispatch_impl")
+"""The `__torch_dispatch__` of classes that have none."""
+
+dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
+increment_version: Callable[[Sequence[torch.Tensor]], None] = _look_up(
+    torch._C, "_increment_version"
+)
+_data_ptr: Callable[[torch.Tensor], int] = _look_up(_look_up(torch._C, "TensorBase"), "data_ptr")
+_key: Any = _look_up(torch._C, "DispatchKey")
+_key_set: Any = _look_up(torch._C, "DispatchKeySet")
+_keys_after: Callable[[Any], Any] = _look_up(torch._C, "_dispatch_keyset_full_after")
+
+
+def pop_mode(mode: TorchDispatchMode | None = None) -> TorchDispatchMode:
+    """Take the innermost mode off the stack; for one of torch's own kinds, the one of its kind."""
+    return _pop_mode(getattr(mode, "_mode_key", None))
+
+
+def mode_stack() -> list[TorchDispatchMode]:
+    """List the modes of this thread, the innermost last."""
+    return [_mode_at(index) for index in range(mode_stack_size())]
+
+
+def data_pointer(tensor: torch.Tensor) -> int:
+    """Give where a tensor's data would be if its storage began at its memory: 0 for none."""
+    with disable_torch_function():
+        return _data_ptr(tensor)
+
+
+def has_python_key(tensor: torch.Tensor) -> bool:
+    """Say whether operators on this tensor go to a handler in Python."""
+    found: bool = dispatch_keys(tensor).has(_key.Python)
+    return found
+
+
+def key_is_set(keys: Any, name: str) -> bool:
+    """Say whether a set of dispatch keys holds the one of that name."""
+    found: bool = keys.has(getattr(_key, name))
+    return found
+
+
+def composite_kernel(op: OpOverload[..., Any]) -> Callable[..., Any] | None:
+    """Give what takes a composite operator apart, as torch does without handlers; else None."""
+    key = _key.CompositeImplicitAutograd
+    if not _has_kernel(op.name(), "CompositeImplicitAutograd"):
+        # A decomposition that was registered from Python only.
+        return op.decompose if key in op.py_kernels else None
+    run = _look_up(op, "_op_dk")
+
+    def take_apart(*args: Any, **kwargs: Any) -> Any:
+        return run(key, *args, **kwargs)
+
+    return take_apart
+
+
+def call_python_handlers(op: OpOverload[..., Any], args: Any, kwargs: Any) -> Any:
+    """Hand a call to the modes and subclasses, whole, whatever kernels the operator has.
+
+    Must run where torch has saved its thread-local state, see `SNAPSHOT_KEYS`.
+    """
+    return op.redispatch(_PYTHON, *args, **kwargs)
+
+
+def call_without_snapshot(op: OpOverload[..., Any], keys: Any, args: Any, kwargs: Any) -> Any:
+    """Go on with a call after the place where torch saves its thread-local state."""
+    return op.redispatch(keys & _keys_after(_key.PythonTLSSnapshot), *args, **kwargs)
+
+
+_PYTHON: Any = _key_set(_look_up(_key, "Python"))
+SNAPSHOT_KEYS: Any = _key_set(_look_up(_key, "PythonTLSSnapshot")).add(_look_up(_key, "CPU"))
+"""Keys that make an operator save the thread-local state and then run its CPU kernel."""
+
+
+def forward_gradients_are_on() -> bool:
+    """Say whether a level of forward-mode differentiation is open."""
+    from torch.autograd import forward_ad
+
+    level: int = _look_up(forward_ad, "_current_level")
+    return level >= 0
+
+
+def is_traced(tensor: torch.Tensor) -> bool:
+    """Say whether functorch (vmap, grad) or functionalization wraps this tensor."""
+    keys = dispatch_keys(tensor)
+    return any(
+        keys.has(getattr(_key, name))
+        for name in ("FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize")
+    )
+
+
+def skip_in_dynamo(code: CodeType) -> None:
+    """Tell torch.compile to run this code as it is, and everything that it calls."""
+    skip = _eval_frame._FrameAction.SKIP
+    _eval_frame.set_code_exec_strategy(code, _eval_frame._FrameExecStrategy(skip, skip))
+
+
+for _name in ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy"):
+    _look_up(_eval_frame, _name)

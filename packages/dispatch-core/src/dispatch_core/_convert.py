@@ -1,0 +1,227 @@
+"""Convert values to a schema's types, as torch does before any kernel or handler sees them.
+
+Each converter pairs the set of types that need no work with a function for the rest. A value
+that torch would refuse comes back unchanged: refusing is torch's business. Symbolic numbers come
+back unchanged too, also where torch would make a plain number of them, because that guards.
+
+The rules were found by asking torch (tests/dispatch_core/test_elide_against_torch.py).
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from dispatch_core._schema import DTYPES, LAYOUTS, MEMORY_FORMATS
+
+__all__ = ["Converter", "converter"]
+
+
+class Converter(NamedTuple):
+    """How to bring a value to one type.
+
+    `exact` is the set of Python types that are left alone, None where all are.
+    """
+
+    exact: frozenset[type] | None
+    convert: Callable[[Any], Any]
+
+
+_NONE = type(None)
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_QSCHEMES = (
+    torch.per_tensor_affine,
+    torch.per_channel_affine,
+    torch.per_tensor_symmetric,
+    torch.per_channel_symmetric,
+    torch.per_channel_affine_float_qparams,
+)
+# An enum given for a number becomes the number it has in C++.
+_NUMBER_OF: dict[object, int] = {
+    member: number
+    for members in (DTYPES, LAYOUTS, MEMORY_FORMATS, _QSCHEMES)
+    for number, member in enumerate(members)
+    if member is not None
+}
+_ENUMS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+
+
+def _keep(value: Any) -> Any:
+    return value
+
+
+def _real(value: Any) -> Any:
+    """Drop the imaginary part of a NumPy complex number, as torch does, without its warning."""
+    if isinstance(value, numbers.Complex) and not isinstance(value, (numbers.Real, complex)):
+        return value.real
+    return value
+
+
+def _to_int(value: Any) -> Any:
+    if isinstance(value, (_SYMBOLIC, float, complex, str, bytes)):
+        return value
+    if isinstance(value, _ENUMS):
+        return _NUMBER_OF.get(value, value)
+    return int(_real(value))
+
+
+def _to_float(value: Any) -> Any:
+    if isinstance(value, (_SYMBOLIC, complex, str, bytes)):
+        return value
+    return float(_real(value))
+
+
+def _to_complex(value: Any) -> Any:
+    if isinstance(value, (_SYMBOLIC, str, bytes)):
+        return value
+    return complex(value)
+
+
+def _to_bool(value: Any) -> Any:
+    if isinstance(value, (_SYMBOLIC, str, bytes)):
+        return value
+    return bool(value)
+
+
+def _to_scalar(value: Any) -> Any:
+    for kind in (int, float, complex):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, _ENUMS):
+        return _NUMBER_OF.get(value, value)
+    return value
+
+
+def _to_str(value: Any) -> Any:
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode()
+    return value
+
+
+def _to_device(value: Any) -> Any:
+    return torch.device(str.__str__(value)) if isinstance(value, str) else value
+
+
+def _to_enum(members: tuple[object, ...]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        number = _to_int(value)
+        if type(number) is int and 0 <= number < len(members):
+            return members[number]
+        return value
+
+    return convert
+
+
+def _to_tensor_or_number(value: Any) -> Any:
+    if isinstance(value, (torch.Tensor, _SYMBOLIC)):
+        return value
+    for kind in (int, float, complex):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    return _to_float(value)
+
+
+def _to_any(value: Any) -> Any:
+    """Follow what torch infers for a parameter of type Any."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float, complex, *_ENUMS)):
+        return _to_scalar(value)
+    if isinstance(value, str):
+        return _to_str(value)
+    if isinstance(value, tuple):
+        return tuple(_to_any(item) for item in value)
+    if isinstance(value, list):
+        return [_to_any(item) for item in value]
+    return value
+
+
+def _forgiving(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def attempt(value: Any) -> Any:
+        try:
+            return convert(value)
+        except Exception:  # a user's __int__, a traced proxy: what cannot convert stays
+            return value
+
+    return attempt
+
+
+def _exact(*types: type, convert: Callable[[Any], Any]) -> Converter:
+    return Converter(frozenset(types), _forgiving(convert))
+
+
+_PLAIN = Converter(None, _keep)
+_ELEMENTS: dict[str, Converter] = {
+    "int": _exact(int, torch.SymInt, convert=_to_int),
+    "SymInt": _exact(int, torch.SymInt, convert=_to_int),
+    "float": _exact(float, torch.SymFloat, convert=_to_float),
+    "complex": _exact(complex, convert=_to_complex),
+    "bool": _exact(bool, torch.SymBool, convert=_to_bool),
+    "SymBool": _exact(bool, torch.SymBool, convert=_to_bool),
+    "Scalar": _exact(bool, int, float, complex, *_SYMBOLIC, convert=_to_scalar),
+    "str": _exact(str, convert=_to_str),
+    "ScalarType": _exact(torch.dtype, convert=_to_enum(DTYPES)),
+    "Layout": _exact(torch.layout, convert=_to_enum(LAYOUTS)),
+    "MemoryFormat": _exact(torch.memory_format, convert=_to_enum(MEMORY_FORMATS)),
+    "QScheme": _exact(int, convert=_to_int),
+    "Device": _exact(torch.device, convert=_to_device),
+    "Any": _exact(
+        torch.Tensor, bool, int, float, complex, str, _NONE, torch.device, convert=_to_any
+    ),
+}
+_NUMBER_TENSOR = _exact(torch.Tensor, torch.nn.Parameter, convert=_to_tensor_or_number)
+
+
+def converter(type_text: str, *, number_tensors: bool = False) -> Converter:
+    """Make the converter for a type as a schema writes it, 'SymInt[2]?'.
+
+    `number_tensors` says that the operator takes Python numbers for tensors.
+    """
+    if type_text.endswith("?"):
+        inner = converter(type_text[:-1], number_tensors=number_tensors)
+        if inner.exact is None:
+            return inner
+        return Converter(inner.exact | {_NONE}, _optional(inner.convert))
+    if type_text.endswith("]"):
+        element, _, size = type_text[:-1].rpartition("[")
+        return Converter(
+            frozenset(), _to_list(converter(element), element, int(size) if size else 0)
+        )
+    if type_text == "Tensor" and number_tensors:
+        return _NUMBER_TENSOR
+    return _ELEMENTS.get(type_text, _PLAIN)
+
+
+def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _to_list(element: Converter, type_text: str, size: int) -> Callable[[Any], Any]:
+    exact, convert = element
+    # One number stands for all of a sized list of plain numbers; nowhere else.
+    repeated: tuple[type, ...] = {"int": (int,), "float": (float,)}.get(type_text, ())
+
+    def to_list(value: Any) -> Any:
+        if type(value) is list:
+            if exact is None:
+                return value
+            for item in value:
+                if type(item) not in exact:
+                    break
+            else:
+                return value
+        elif size and isinstance(value, repeated):
+            return [convert(value)] * size
+        try:
+            return [convert(item) for item in value]
+        except Exception:  # not iterable, or no longer: torch will say so
+            return value
+
+    return to_list
