@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,15 @@ def committed() -> tuple[Path, ...]:
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [ROOT / name for name in out.split("\0") if name]
     return tuple(sorted(path for path in paths if path.is_file()))
+
+
+def copy_tree(target: Path) -> Path:
+    """Copy what git tracks or would track into a new folder, and give that folder."""
+    for path in committed():
+        copy = target / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+    return target
 
 
 def modules(name: str) -> list[Path]:

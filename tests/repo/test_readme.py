@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.repo.layout import ROOT, committed
+from tests.repo.layout import ROOT, committed, copy_tree
 from tests.repo.markdown import Reader, blocks_of, commands_of
 
 DOCUMENTS = sorted(
@@ -16,15 +15,6 @@ DOCUMENTS = sorted(
     for path in committed()
     if path.suffix == ".md" and path.name != "CHANGELOG.md"
 )
-
-
-def copy_of_tree(target: Path) -> Path:
-    """Copy what git knows of the checkout."""
-    for path in committed():
-        copy = target / path.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
-    return target
 
 
 def sessions() -> set[str]:
@@ -40,7 +30,7 @@ def test_blocks_of_document_run(document: str, tmp_path: Path) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     if not list(blocks_of(text)):
         return
-    reader = Reader(document, copy_of_tree(tmp_path / "tree"), sessions())
+    reader = Reader(document, copy_tree(tmp_path / "tree"), sessions())
     reader.follow(text)
     assert reader.ran
 
