@@ -1,0 +1,81 @@
+"""Choose Python names for what specs name, without a clash and always the same."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Sequence
+
+from opspec.model import Operator, Schema
+
+__all__ = ["NamePool", "class_stem", "function_names", "parameter_names"]
+
+# A module lives by these; an operator of this name must not replace them.
+_MODULE_NAMES = frozenset(
+    (
+        "__all__",
+        "__annotations__",
+        "__builtins__",
+        "__cached__",
+        "__dict__",
+        "__dir__",
+        "__doc__",
+        "__file__",
+        "__getattr__",
+        "__loader__",
+        "__name__",
+        "__package__",
+        "__path__",
+        "__spec__",
+    )
+)
+
+
+class NamePool:
+    """Names that are taken in one scope; a second claimant gets underscores behind its name."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*taken, *_MODULE_NAMES}
+
+    def claim(self, name: str) -> str:
+        """Give `name`, or the next one with underscores behind it that is free and no keyword."""
+        while name in self._taken or keyword.iskeyword(name):
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+def class_stem(schema: Schema) -> str:
+    """Give what the classes of an overload begin with: `addmv_out`, `addmv_default`."""
+    return f"{schema.name}_{schema.overload or 'default'}"
+
+
+def function_names(operators: Sequence[Operator], taken: Iterable[str]) -> list[str]:
+    """Name the stub functions of a module: `addmv`, `addmv_out`, `add__Tensor`."""
+    pool = NamePool(taken)
+    return [
+        pool.claim(
+            f"{operator.schema.name}_{operator.schema.overload}"
+            if operator.schema.overload
+            else operator.schema.name
+        )
+        for operator in operators
+    ]
+
+
+def parameter_names(schema: Schema) -> list[str]:
+    """Name the parameters in Python: as in the schema, and `from_` for `from`.
+
+    An argument that is a keyword gives way to one that has the name with the underscore already.
+    """
+    names = [parameter.name for parameter in schema.parameters]
+    if not any(map(keyword.iskeyword, names)):
+        return names
+    taken = {name for name in names if not keyword.iskeyword(name)}
+    result = []
+    for name in names:
+        if keyword.iskeyword(name):
+            while name in taken or keyword.iskeyword(name):
+                name += "_"
+            taken.add(name)
+        result.append(name)
+    return result

@@ -1,0 +1,63 @@
+"""Render what guards want to know of an overload: only what is not the default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opspec.model import Operator, aliases_of
+from opspec.render.layout import bracketed, comment_header, literal, string
+
+__all__ = ["facts_of", "render_facts"]
+
+
+def facts_of(operator: Operator) -> dict[str, object]:
+    """Give the facts of one overload that differ from the defaults, in the order of OpFacts."""
+    schema = operator.schema
+    mutates = tuple(
+        parameter.name
+        for parameter in schema.parameters
+        if any(alias.write for alias in aliases_of(parameter.type))
+    )
+    facts: dict[str, object] = {}
+    returned = [alias for result in schema.returns for alias in aliases_of(result.type)]
+    if any(not alias.write for alias in returned):
+        facts["view"] = True
+    out = tuple(
+        p.name for p in schema.parameters if p.name in mutates and (p.kwarg_only or p.name == "out")
+    )
+    if mutates and not out and _named_inplace(schema.name):
+        facts["inplace"] = True
+    if out:
+        facts["out"] = True
+    if mutates:
+        facts["mutates"] = mutates
+    if operator.composite != "no":
+        facts["composite"] = operator.composite
+    if operator.random:
+        facts["random"] = True
+    if operator.reads_data != "no":
+        facts["reads_data"] = operator.reads_data
+    if operator.output_shape != "static":
+        facts["output_shape"] = operator.output_shape
+    return facts
+
+
+def _named_inplace(name: str) -> bool:
+    if name.startswith("__") and name.endswith("__"):
+        return name[2:3] == "i"
+    return name.endswith("_")
+
+
+def render_facts(operators: Sequence[Operator], sources: str) -> str:
+    """Render the table of one family. `operators` are sorted, `sources` names the spec files."""
+    rows = []
+    for operator in operators:
+        entries = [f"{string(key)}: {literal(value)}" for key, value in facts_of(operator).items()]
+        key = string(operator.qualified_name)
+        rows.append(bracketed(f"{key}: {{", entries, "},", indent="    ") + "\n")
+    body = f"{{\n{''.join(rows)}}}" if rows else "{}"
+    return (
+        f"{comment_header(sources)}"
+        '__all__ = ["FACTS"]\n\n'
+        f"FACTS: dict[str, dict[str, object]] = {body}\n"
+    )
