@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,6 +12,9 @@ from dispatch_core import _torch_private as private
 from dispatch_core._errors import UnknownOperatorError, near_matches
 from dispatch_core._handle import Handle
 from dispatch_core._higher_order import HIGHER_ORDER
+
+if TYPE_CHECKING:
+    from dispatch_core._generated import TypedOps
 
 __all__ = ["OpNamespace", "OpPacket", "Ops", "ops"]
 
@@ -50,11 +53,14 @@ class OpPacket:
         names = _registry.overload_names(self._namespace, self._base)
         return tuple(name or "default" for name in names)
 
-    def __getattr__(self, name: str) -> Handle[Any]:
-        if _is_probe(name):
-            raise AttributeError(f"{self!r} has no attribute {name!r}")
-        overload = "" if name == "default" else name
-        return _registry.typed_handle(self._namespace, self._base, overload)
+    # Type checkers see the attributes in _generated/*.pyi, and report any other name.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Handle[Any]:
+            if _is_probe(name):
+                raise AttributeError(f"{self!r} has no attribute {name!r}")
+            overload = "" if name == "default" else name
+            return _registry.typed_handle(self._namespace, self._base, overload)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the overload that the arguments fit."""
@@ -90,16 +96,18 @@ class OpNamespace:
         """Make a namespace; `ops` does."""
         self._name = name
 
-    def __getattr__(self, name: str) -> Any:
-        namespace = self._name
-        if namespace == HIGHER_ORDER and name in private.higher_order_operators():
-            return _registry.handle_named(f"{namespace}::{name}")
-        if not _registry.overload_names(namespace, name):
-            if _is_probe(name):
-                raise AttributeError(f"{self!r} has no attribute {name!r}")
-            raise _registry.unknown(namespace, name, "")
-        # setdefault, so that two threads get the same object
-        return self.__dict__.setdefault(name, OpPacket(namespace, name))
+    if not TYPE_CHECKING:  # as in OpPacket
+
+        def __getattr__(self, name: str) -> Any:
+            namespace = self._name
+            if namespace == HIGHER_ORDER and name in private.higher_order_operators():
+                return _registry.handle_named(f"{namespace}::{name}")
+            if not _registry.overload_names(namespace, name):
+                if _is_probe(name):
+                    raise AttributeError(f"{self!r} has no attribute {name!r}")
+                raise _registry.unknown(namespace, name, "")
+            # setdefault, so that two threads get the same object
+            return self.__dict__.setdefault(name, OpPacket(namespace, name))
 
     def __iter__(self) -> Iterator[Any]:
         for base in sorted(_registry.base_names(self._name)):
@@ -118,7 +126,8 @@ class OpNamespace:
 class Ops:
     """The root of the tree. Iterating gives its namespaces."""
 
-    def __getattr__(self, name: str) -> OpNamespace:
+    # A namespace that no spec describes has operators all the same; checkers know none of them.
+    def __getattr__(self, name: str) -> Any:
         if _is_probe(name):
             raise AttributeError(f"{self!r} has no attribute {name!r}")
         if name not in _registry.spec_namespaces():
@@ -148,7 +157,10 @@ class Ops:
         return "ops"
 
 
-ops = Ops()
+if TYPE_CHECKING:
+    ops: TypedOps
+else:
+    ops = Ops()
 
 
 def _namespace(name: str) -> OpNamespace:
