@@ -211,9 +211,7 @@ def family_of(
 
 
 def _gives_view(schema: Schema) -> bool:
-    return any(
-        not alias.write for result in schema.returns for alias in aliases_of(result.type)
-    )
+    return any(not alias.write for result in schema.returns for alias in aliases_of(result.type))
 
 
 # Methods and functions of TorchScript whose types mislead.

@@ -20,7 +20,8 @@ class Entry:
     """One operator as a spec file shows it.
 
     `above` are the comment lines that a person wrote over it, `added` the lines of the keys that a
-    person added; both are kept to the letter.
+    person added; both are kept to the letter. `whole` is the text of an operator that torch no
+    longer has; it stands instead of what the other fields say.
     """
 
     schema: Schema
@@ -28,10 +29,14 @@ class Entry:
     composite: Composite = "no"
     above: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
 
     def lines(self, *, namespace: str) -> list[str]:
         """Give the lines of the entry; `namespace` is the one that need not be written."""
-        schema = replace(self.schema, namespace="") if self._is_of(namespace) else self.schema
+        if self.whole:
+            return [*self.above, *self.whole]
+        bare = self.schema.namespace == namespace
+        schema = replace(self.schema, namespace="") if bare else self.schema
         lines = [*self.above, f"- func: {schema}"]
         implied = implied_tags(self.schema)
         if self.tags - implied:
@@ -42,19 +47,21 @@ class Entry:
             lines.append(f"  composite: {self.composite}")
         return [*lines, *self.added]
 
-    def _is_of(self, namespace: str) -> bool:
-        return self.schema.namespace == namespace
-
 
 def file_text(
-    folder: str, family: str, entries: Iterable[Entry], *, notes: Iterable[str] = ()
+    folder: str,
+    family: str,
+    entries: Iterable[Entry],
+    *,
+    head: Iterable[str] = (),
+    tail: Iterable[str] = (),
 ) -> str:
     """Give the text of specs/<folder>/<family>.yaml.
 
-    `notes` are the comment lines that a person added to the head of the file.
+    `head` and `tail` are the comment lines that a person wrote at the two ends of the file.
     """
     described = TORCHSCRIPT_DESCRIPTIONS if folder == TORCHSCRIPT else DESCRIPTIONS
-    lines = [f"# {described.get(family, family)}", *notes]
+    lines = [f"# {described.get(family, family)}", *head]
     last = None
     for entry in sorted(entries, key=_order):
         # A blank line between operators, none between the overloads of one.
@@ -62,6 +69,8 @@ def file_text(
             lines.append("")
             last = entry.schema.base
         lines += entry.lines(namespace=folder)
+    if tail := tuple(tail):
+        lines += ["", *tail]
     return "\n".join(lines) + "\n"
 
 
