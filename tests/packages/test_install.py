@@ -150,9 +150,12 @@ def test_sibling_of_another_version_is_refused(
 ) -> None:
     environment = make_environment(torch=True)
     environment.pip("install", built["dispatch_core"][1], built["subclass_utils"][1])
-    place = environment.run("-c", "import dispatch_core; print(dispatch_core.__path__[0])")
-    Path(place.strip(), "_version.py").write_text('__version__ = "99.0"\n')
+    find = "import importlib.util as u; print(u.find_spec('dispatch_core').origin)"
+    place = Path(environment.run("-c", find).strip())
+    place.with_name("_version.py").write_text('__version__ = "99.0"\n')
     said = environment.run(
+        "-W",
+        "ignore",
         "-c",
         "try:\n    import subclass_utils\nexcept ImportError as error:\n    print(error)",
     )
