@@ -23,10 +23,12 @@ __all__ = ["Converter", "converter"]
 class Converter(NamedTuple):
     """How to bring a value to one type.
 
-    `exact` is the set of Python types that are left alone, None where all are.
+    `exact` is the set of Python types that are left alone, None where all are. A list is left
+    alone if the types of its items are all among `items`.
     """
 
     exact: frozenset[type] | None
+    items: frozenset[type]
     convert: Callable[[Any], Any]
 
 
@@ -86,10 +88,18 @@ def _to_bool(value: Any) -> Any:
     return bool(value)
 
 
+def _plain_number(value: Any) -> Any:
+    """Make a plain number of one of a subclass (an IntEnum, numpy.float64)."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, float) else complex(value)
+
+
 def _to_scalar(value: Any) -> Any:
-    for kind in (int, float, complex):
-        if isinstance(value, kind):
-            return kind(value)
+    if isinstance(value, (int, float, complex)):
+        return _plain_number(value)
     if isinstance(value, _ENUMS):
         return _NUMBER_OF.get(value, value)
     return value
@@ -120,9 +130,8 @@ def _to_enum(members: tuple[object, ...]) -> Callable[[Any], Any]:
 def _to_tensor_or_number(value: Any) -> Any:
     if isinstance(value, (torch.Tensor, _SYMBOLIC)):
         return value
-    for kind in (int, float, complex):
-        if isinstance(value, kind):
-            return kind(value)
+    if isinstance(value, (int, float, complex)):
+        return _plain_number(value)
     if isinstance(value, numbers.Integral):
         return int(value)
     return _to_float(value)
@@ -154,10 +163,10 @@ def _forgiving(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _exact(*types: type, convert: Callable[[Any], Any]) -> Converter:
-    return Converter(frozenset(types), _forgiving(convert))
+    return Converter(frozenset(types), frozenset(), _forgiving(convert))
 
 
-_PLAIN = Converter(None, _keep)
+_PLAIN = Converter(None, frozenset(), _keep)
 _ELEMENTS: dict[str, Converter] = {
     "int": _exact(int, torch.SymInt, convert=_to_int),
     "SymInt": _exact(int, torch.SymInt, convert=_to_int),
@@ -188,12 +197,14 @@ def converter(type_text: str, *, number_tensors: bool = False) -> Converter:
         inner = converter(type_text[:-1], number_tensors=number_tensors)
         if inner.exact is None:
             return inner
-        return Converter(inner.exact | {_NONE}, _optional(inner.convert))
+        return inner._replace(exact=inner.exact | {_NONE}, convert=_optional(inner.convert))
     if type_text.endswith("]"):
         element, _, size = type_text[:-1].rpartition("[")
-        return Converter(
-            frozenset(), _to_list(converter(element), element, int(size) if size else 0)
-        )
+        of = converter(element)
+        convert = _to_list(of, element, int(size) if size else 0)
+        if of.exact is None:
+            return Converter(frozenset([list]), frozenset(), convert)
+        return Converter(frozenset(), of.exact, convert)
     if type_text == "Tensor" and number_tensors:
         return _NUMBER_TENSOR
     return _ELEMENTS.get(type_text, _PLAIN)
@@ -204,24 +215,12 @@ def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _to_list(element: Converter, type_text: str, size: int) -> Callable[[Any], Any]:
-    exact, convert = element
     # One number stands for all of a sized list of plain numbers; nowhere else.
     repeated: tuple[type, ...] = {"int": (int,), "float": (float,)}.get(type_text, ())
 
     def to_list(value: Any) -> Any:
-        if type(value) is list:
-            if exact is None:
-                return value
-            for item in value:
-                if type(item) not in exact:
-                    break
-            else:
-                return value
-        elif size and isinstance(value, repeated):
-            return [convert(value)] * size
-        try:
-            return [convert(item) for item in value]
-        except Exception:  # not iterable, or no longer: torch will say so
-            return value
+        if size and isinstance(value, repeated):
+            return [element.convert(value)] * size
+        return [element.convert(item) for item in value]
 
-    return to_list
+    return _forgiving(to_list)  # what is not iterable, torch will refuse

@@ -7,114 +7,140 @@ of the same type and `==`; symbolic numbers are equal to nothing, so no comparis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import takewhile
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from dispatch_core import _torch_private as private
-from dispatch_core._convert import converter
+from dispatch_core._convert import Converter, converter
 from dispatch_core._errors import BindError
 from dispatch_core._schema import Argument, Schema
 
-__all__ = ["Elision"]
+__all__ = ["Plan", "elide", "plan_for"]
 
 _KEEP = object()  # stands for the default of an argument that is never left out
 
 
-class Elision:
+class Check(NamedTuple):
+    """One argument whose value may need conversion."""
+
+    place: int
+    exact: frozenset[type]  # types that stay as they are
+    items: frozenset[type]  # for a list: types of items that do; else empty
+    convert: Callable[[Any], Any]
+
+
+class Plan(NamedTuple):
     """What can be worked out beforehand about eliding one overload's arguments."""
 
-    __slots__ = ("_checks", "_count", "_get", "_keyword", "_positional", "_schema", "_trailing")
+    schema: Schema
+    size: int
+    get: Callable[[Mapping[str, Any]], Any]  # all values as a tuple, positional ones first
+    checks: tuple[Check, ...]
+    positional: int
+    trailing: tuple[Any, ...]  # defaults of the positional ones, from the last on
+    keyword: tuple[tuple[int, str, Any], ...]  # index, name and default of the others
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        positional = [argument for argument in schema.arguments if not argument.kwarg_only]
-        keyword = [argument for argument in schema.arguments if argument.kwarg_only]
-        ordered = positional + keyword
-        numbers = private.numbers_as_tensors(schema.base)
-        converters = [converter(a.type, number_tensors=numbers) for a in ordered]
-        self._count = len(ordered)
-        self._positional = len(positional)
-        self._get = _getter([argument.name for argument in ordered])
-        self._checks = tuple(
-            (index, exact, convert)
-            for index, (exact, convert) in enumerate(converters)
-            if exact is not None
-        )
-        defaults = [
-            _default(argument, convert)
-            for argument, (_, convert) in zip(ordered, converters, strict=True)
-        ]
-        trailing = []
-        for default in reversed(defaults[: len(positional)]):
-            if default is _KEEP:
+
+def plan_for(schema: Schema) -> Plan:
+    """Work out the plan for one overload."""
+    positional = [argument for argument in schema.arguments if not argument.kwarg_only]
+    keyword = [argument for argument in schema.arguments if argument.kwarg_only]
+    ordered = positional + keyword
+    numbers = private.numbers_as_tensors(schema.base)
+    checks = []
+    for index, argument in enumerate(ordered):
+        how = _knowing_default(argument, converter(argument.type, number_tensors=numbers))
+        if how.exact is not None:
+            checks.append(Check(index, how.exact, how.items, how.convert))
+    trailing = list(
+        takewhile(lambda default: default is not _KEEP, map(_default, reversed(positional)))
+    )
+    return Plan(
+        schema=schema,
+        size=len(ordered),
+        get=_getter([argument.name for argument in ordered]),
+        checks=tuple(checks),
+        positional=len(positional),
+        trailing=tuple(trailing),
+        keyword=tuple(
+            (index, argument.name, _default(argument))
+            for index, argument in enumerate(ordered)
+            if argument.kwarg_only
+        ),
+    )
+
+
+def elide(plan: Plan, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Give args and kwargs as a handler would see them."""
+    schema, size, get, checks, end, trailing, keyword = plan
+    try:
+        got = get(values)
+    except KeyError:
+        raise _wrong_names(schema, values) from None
+    if len(values) != size:
+        raise _wrong_names(schema, values)
+    for index, exact, items, convert in checks:
+        value = got[index]
+        kind = type(value)
+        if kind in exact:
+            continue
+        if kind is list and items:
+            for item in value:
+                if type(item) not in items:
+                    break
+            else:
+                continue
+        converted = convert(value)
+        if converted is not value:
+            if type(got) is tuple:
+                got = list(got)
+            got[index] = converted
+    for default in trailing:
+        value = got[end - 1]
+        if value is not default:
+            kind = type(value)
+            if kind is not type(default):
                 break
-            trailing.append(default)
-        self._trailing = tuple(trailing)
-        self._keyword = tuple(
-            (index, ordered[index].name, defaults[index])
-            for index in range(len(positional), len(ordered))
-        )
-
-    def elide(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Give args and kwargs as a handler would see them."""
-        try:
-            got = self._get(values)
-        except KeyError:
-            raise self._wrong_names(values) from None
-        if len(values) != self._count:
-            raise self._wrong_names(values)
-        for index, exact, convert in self._checks:
-            value = got[index]
-            if type(value) not in exact:
-                converted = convert(value)
-                if converted is not value:
-                    if type(got) is tuple:
-                        got = list(got)
-                    got[index] = converted
-        end = self._positional
-        for default in self._trailing:
-            value = got[end - 1]
-            if value is not default:
-                kind = type(value)
-                if kind is not type(default):
+            if kind is list:
+                if not _same_list(value, default):
                     break
-                if kind is list:
-                    if not _same_list(value, default):
-                        break
-                elif value != default:
-                    break
-            end -= 1
-        kwargs = {}
-        for index, name, default in self._keyword:
-            value = got[index]
-            if value is not default:
-                kind = type(value)
-                if (
-                    kind is not type(default)
-                    or (kind is list and not _same_list(value, default))
-                    or value != default
-                ):
-                    kwargs[name] = value
-        return tuple(got[:end]), kwargs
+            elif value != default:
+                break
+        end -= 1
+    kwargs = {}
+    for index, name, default in keyword:
+        value = got[index]
+        if value is not default:
+            kind = type(value)
+            if (
+                kind is not type(default)
+                or (kind is list and not _same_list(value, default))
+                or value != default
+            ):
+                kwargs[name] = value
+    if end != size:
+        got = got[:end]
+    return (got if type(got) is tuple else tuple(got)), kwargs
 
-    def _wrong_names(self, values: Mapping[str, Any]) -> BindError:
-        schema = self._schema
-        names = [argument.name for argument in schema.arguments]
-        missing = [name for name in names if name not in values]
-        unknown = [name for name in values if name not in names]
-        faults = []
-        if missing:
-            faults.append(f"without a value for {', '.join(map(repr, missing))}")
-        if unknown:
-            faults.append(f"with a value for {', '.join(map(repr, unknown))}, unknown to it")
-        return BindError(
-            f"{schema.qualified_name}: cannot elide values {' and '.join(faults)}; "
-            f"the schema is {schema.text}",
-            qualified_name=schema.qualified_name,
-            argument=(missing or unknown)[0],
-            problem="missing" if missing else "unknown",
-        )
+
+def _wrong_names(schema: Schema, values: Mapping[str, Any]) -> BindError:
+    names = [argument.name for argument in schema.arguments]
+    missing = [name for name in names if name not in values]
+    unknown = [name for name in values if name not in names]
+    faults = []
+    if missing:
+        faults.append(f"without a value for {', '.join(map(repr, missing))}")
+    if unknown:
+        faults.append(f"with a value for {', '.join(map(repr, unknown))}, unknown to it")
+    return BindError(
+        f"{schema.qualified_name}: cannot elide values {' and '.join(faults)}; "
+        f"the schema is {schema.text}",
+        qualified_name=schema.qualified_name,
+        argument=(missing or unknown)[0],
+        problem="missing" if missing else "unknown",
+    )
 
 
 def _getter(names: list[str]) -> Any:
@@ -127,15 +153,22 @@ def _getter(names: list[str]) -> Any:
     return lambda values: ()
 
 
-def _default(argument: Argument, convert: Any) -> Any:
-    if not argument.has_default:
-        return _KEEP
-    default = argument.default
-    if default is not None:
-        default = convert(default)
-    if default != default:  # nan equals nothing
+def _default(argument: Argument) -> Any:
+    default = argument.written_default
+    if not argument.has_default or default != default:  # nan equals nothing
         return _KEEP
     return default
+
+
+def _knowing_default(argument: Argument, plain: Converter) -> Converter:
+    """Make a converter that tells a default from an equal value, where torch does."""
+    default, written = argument.default, argument.written_default
+    if default is written:
+        return plain
+    convert = plain.convert
+    return Converter(
+        frozenset(), frozenset(), lambda value: written if value is default else convert(value)
+    )
 
 
 def _same_list(value: list[Any], default: list[Any]) -> bool:

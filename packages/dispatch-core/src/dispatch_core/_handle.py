@@ -8,11 +8,12 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from dispatch_core import _bind_errors, _elide
+from dispatch_core import _bind_errors
 from dispatch_core import _torch_private as private
+from dispatch_core._elide import Plan, elide, plan_for
 from dispatch_core._errors import NotRegisteredError, SchemaDriftError
 from dispatch_core._runtime_stub import accept_schema_names, make_stub
-from dispatch_core._schema import Schema, read_schema, split_name
+from dispatch_core._schema import Argument, Schema, read_schema, split_name
 from dispatch_core._stub import StubRecord
 
 __all__ = ["Facts", "Handle", "Param"]
@@ -59,6 +60,13 @@ class Facts:
     output_shape: Literal["static", "dynamic"]
 
 
+def _default_value(argument: Argument) -> object:
+    # Another object than the one that bind fills in, where elide tells them apart.
+    if argument.default is argument.written_default:
+        return argument.default
+    return float(str(argument.written_default))
+
+
 class Handle(Generic[H]):
     """One overload of an operator: callable, with its schema, and able to bind and elide.
 
@@ -76,10 +84,11 @@ class Handle(Generic[H]):
     __slots__ = (
         "__weakref__",
         "_call",
-        "_elision",
         "_facts",
         "_hash",
         "_params",
+        "_parsed",
+        "_plan",
         "_record",
         "_stub",
         "_torch_op",
@@ -110,9 +119,10 @@ class Handle(Generic[H]):
         self._record = record
         self._torch_op: Any = None
         self._hash: int | None = None
+        self._parsed: Schema | None = None
         self._params: tuple[Param, ...] | None = None
         self._facts: Facts | None = None
-        self._elision: _elide.Elision | None = None
+        self._plan: Plan | None = None
         self._call: Callable[..., Any] = self._first_call
         self._stub: Callable[..., dict[str, Any]] = self._first_bind
 
@@ -130,7 +140,7 @@ class Handle(Generic[H]):
                     alias=argument.alias,
                     mutated="!" in (argument.alias or ""),
                     required=not argument.has_default,
-                    default=argument.default,
+                    default=_default_value(argument),
                 )
                 for argument in self._read().arguments
             )
@@ -156,7 +166,9 @@ class Handle(Generic[H]):
         return self._facts
 
     def _read(self) -> Schema:
-        return read_schema(self.schema)
+        if self._parsed is None:
+            self._parsed = read_schema(self.schema)
+        return self._parsed
 
     def _make_facts(self) -> Facts:
         base = self._read().base
@@ -266,7 +278,11 @@ class Handle(Generic[H]):
 
     def _first_bind(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         schema = self._read()
-        if self.from_spec and self._record is not None:
+        if (
+            self.from_spec
+            and self._record is not None
+            and all(argument.default is argument.written_default for argument in schema.arguments)
+        ):
             stub = self._record.function
         else:
             stub = make_stub(schema)
@@ -282,10 +298,10 @@ class Handle(Generic[H]):
 
         Raises: BindError (a TypeError) if `values` lacks a parameter or has one too many.
         """
-        elision = self._elision
-        if elision is None:
-            elision = self._elision = _elide.Elision(self._read())
-        return elision.elide(values)
+        plan = self._plan
+        if plan is None:
+            plan = self._plan = plan_for(self._read())
+        return elide(plan, values)
 
     # ── the object ──────────────────────────────────────────────────────────────────────────────
 

@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 
@@ -38,6 +37,7 @@ DTYPES = _members(
 )
 LAYOUTS = _members("strided sparse_coo sparse_csr _mkldnn sparse_csc sparse_bsr sparse_bsc jagged")
 MEMORY_FORMATS = _members("contiguous_format preserve_format channels_last channels_last_3d")
+_SIZED_LIST = re.compile(r"\[(\d+)\]\??$")
 _ENUMS: dict[str, tuple[object, ...]] = {
     "ScalarType": DTYPES,
     "MemoryFormat": MEMORY_FORMATS,
@@ -47,13 +47,19 @@ _ENUMS: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a schema. `type` has no alias annotation; a list default is a list."""
+    """One argument of a schema. `type` has no alias annotation; a list default is a list.
+
+    `written_default` is another object than `default` only where the schema gives an int for a
+    float (`float? correction=1`). torch then holds the int, which equals no float that a caller
+    passes, so `default` is a float of its own, to be told from others by identity.
+    """
 
     name: str
     type: str
     alias: str | None
     has_default: bool
     default: object
+    written_default: object
     kwarg_only: bool
 
 
@@ -134,20 +140,27 @@ def _closing(text: str, start: int) -> int:
 
 
 def _default(text: str, type_: str) -> object:
+    value = _literal(text, type_)
+    sized = _SIZED_LIST.search(type_)
+    if sized is not None and value is not None and not isinstance(value, list):
+        return [value] * int(sized.group(1))  # `int[2] padding=0`
+    return value
+
+
+def _literal(text: str, type_: str) -> object:
     enum = _ENUMS.get(type_.rstrip("?"))
     if enum is not None and text != "None":
         if text.isdigit():
             return enum[int(text)] if int(text) < len(enum) else int(text)
         return getattr(torch, text)
     try:
-        value = ast.literal_eval(text)
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        # inf and nan print so; Python reads them only by float().
-        try:
-            return float(text)
-        except ValueError:
-            return text
-    return value
+        pass
+    try:
+        return float(text)  # inf and nan, which Python does not read as literals
+    except ValueError:
+        return text
 
 
 def _argument(text: str, kwarg_only: bool) -> Argument:
@@ -158,17 +171,20 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
     type_ = written_type
     if alias is not None:
         type_ = written_type[: alias.start()] + written_type[alias.end() :]
+    written = value = _default(default, type_) if equals else None
+    if type_ in ("float", "float?") and type(value) is int:
+        value = float(value)
     return Argument(
         name=name,
         type=type_,
         alias=alias.group(1) if alias else None,
         has_default=bool(equals),
-        default=_default(default, type_) if equals else None,
+        default=value,
+        written_default=written,
         kwarg_only=kwarg_only,
     )
 
 
-@lru_cache(maxsize=256)
 def read_schema(text: str) -> Schema:
     """Read a schema as torch prints it.
 
