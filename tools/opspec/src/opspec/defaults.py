@@ -42,7 +42,7 @@ class Symbol:
     name: str
 
 
-Literal_: TypeAlias = "None | bool | int | float | complex | str | Symbol | list[Literal_]"
+Literal_: TypeAlias = "bool | int | float | complex | str | Symbol | list[Literal_] | None"
 
 
 class Mismatch(Exception):

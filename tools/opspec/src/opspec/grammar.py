@@ -53,7 +53,7 @@ class _Abort(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedParameter:
-    """An argument with the offset that it starts at."""
+    """An argument, and from where to where its type, name and default go in the text."""
 
     start: int
     name: str
@@ -61,11 +61,14 @@ class ParsedParameter:
     default: Default
     has_default: bool
     kwarg_only: bool
+    type_span: tuple[int, int]
+    name_span: tuple[int, int]
+    default_span: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """The parts of a schema."""
+    """The parts of a schema; the spans are those of namespace, name, overload and results."""
 
     namespace: str
     name: str
@@ -74,6 +77,8 @@ class ParsedSchema:
     returns: tuple[Return, ...]
     vararg: bool
     varret: bool
+    name_spans: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+    return_spans: tuple[tuple[int, int], ...]
 
 
 def _describe(token: Token) -> str:
@@ -91,6 +96,7 @@ class Parser:
         self.tokens = tokenize(text)
         self.at = 0
         self.faults: list[Fault] = []
+        self.return_spans: list[tuple[int, int]] = []
 
     # Tokens
 
@@ -319,33 +325,48 @@ class Parser:
         """Read `type name` or `type name=default`."""
         start = self.token
         type_ = self.type_()
-        type_text = self.text[start.start : self.tokens[self.at - 1].end]
+        type_span = (start.start, self.tokens[self.at - 1].end)
+        type_text = self.text[slice(*type_span)]
         name = self.name(
             f"the argument's name after {type_text}",
             "an argument is a type and a name: Tensor self",
         )
-        if not self.accept("="):
-            return ParsedParameter(start.start, name.text, type_, None, False, kwarg_only)
-        first = self.token
-        value = self.literal()
-        try:
-            default = convert(type_, value)
-        except Mismatch as mismatch:
-            end = self.tokens[self.at - 1].end
-            self.faults.append(Fault(first.start, end, mismatch.message, mismatch.remedy))
-            default = None
-        return ParsedParameter(start.start, name.text, type_, default, True, kwarg_only)
+        name_span = (name.start, name.end)
+        default: Default = None
+        default_span = (name.end, name.end)
+        has_default = self.accept("=")
+        if has_default:
+            first = self.token
+            value = self.literal()
+            default_span = (first.start, self.tokens[self.at - 1].end)
+            try:
+                default = convert(type_, value)
+            except Mismatch as mismatch:
+                self.faults.append(Fault(*default_span, mismatch.message, mismatch.remedy))
+        return ParsedParameter(
+            start.start,
+            name.text,
+            type_,
+            default,
+            has_default,
+            kwarg_only,
+            type_span,
+            name_span,
+            default_span,
+        )
 
     def result(self) -> Return:
         """Read `type` or `type name`."""
+        start = self.token.start
         type_ = self.type_()
         name = self.take().text if self.token.kind == "name" else None
+        self.return_spans.append((start, self.tokens[self.at - 1].end))
         return Return(name, type_)
 
     def schema(self) -> ParsedSchema | None:
         """Read a whole schema; None if its name could not be read."""
         try:
-            namespace, name, overload = self._qualified_name()
+            names = self._qualified_name()
         except _Abort:
             return None
         parameters, vararg = self._parameters()
@@ -360,16 +381,32 @@ class Parser:
                 raise self.fail(f"{_describe(self.token)} stands behind the end of the schema")
         except _Abort:
             pass
-        return ParsedSchema(namespace, name, overload, parameters, returns, vararg, varret)
+        namespace, name, overload = names
+        return ParsedSchema(
+            namespace.text,
+            name.text,
+            overload.text,
+            parameters,
+            returns,
+            vararg,
+            varret,
+            (
+                (namespace.start, namespace.end),
+                (name.start, name.end),
+                (overload.start, overload.end),
+            ),
+            tuple(self.return_spans),
+        )
 
-    def _qualified_name(self) -> tuple[str, str, str]:
+    def _qualified_name(self) -> tuple[Token, Token, Token]:
         example = "a schema looks like add.Tensor(Tensor self, Tensor other) -> Tensor"
-        namespace, overload = "", ""
-        name = self.name("the operator's name", example).text
+        name = self.name("the operator's name", example)
+        namespace = Token("name", "", name.start)
         if self.accept("::"):
-            namespace, name = name, self.name("the operator's name after `::`", example).text
+            namespace, name = name, self.name("the operator's name after `::`", example)
+        overload = Token("name", "", name.end)
         if self.accept("."):
-            overload = self.name("the overload's name after `.`", example).text
+            overload = self.name("the overload's name after `.`", example)
         if not self.is_at("("):
             raise self.fail(
                 f"expected `(` after the operator's name, but found {_describe(self.token)}",

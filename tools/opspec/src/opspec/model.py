@@ -70,7 +70,7 @@ NOWHERE = Location("<schema>", 1, 1)
 
 # A default as a Python value. A list is a tuple, and a sized list with one value for all of its
 # elements (`int[2] padding=0`) is expanded to (0, 0), as torch does it.
-Default: TypeAlias = "None | bool | int | float | complex | str | EnumDefault | tuple[Default, ...]"
+Default: TypeAlias = "bool | int | float | complex | str | EnumDefault | tuple[Default, ...] | None"
 
 Composite = Literal["implicit", "explicit", "no"]
 ReadsData = Literal["no", "always", "by_argument"]
@@ -170,7 +170,8 @@ class Operator:
     """One overload with everything that the specs know about it.
 
     `family` is the stem of the file that it stands in. `imported` says that its namespace came
-    from torch's registry. The overlay's part is already in it.
+    from torch's registry, `scripted` that only TorchScript has the operator: torch's dispatcher
+    does not know it. The overlay's part is already in it, and so are tags that go without saying.
     """
 
     schema: Schema
@@ -182,6 +183,7 @@ class Operator:
     output_shape: OutputShape = "static"
     doc: str | None = None
     imported: bool = False
+    scripted: bool = False
     location: Location = field(default=NOWHERE, compare=False)
 
     @property
