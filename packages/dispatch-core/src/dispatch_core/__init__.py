@@ -5,26 +5,57 @@ Public names are the ones in `__all__`; modules that start with an underscore ar
 
 from __future__ import annotations
 
+from dispatch_core._composite import keep_composite
+from dispatch_core._coverage import Coverage, Hit
 from dispatch_core._errors import (
     BindError,
     DispatchError,
+    HandlerError,
+    HandlerResultError,
+    HandlerSignatureError,
+    MemorylessError,
+    ModeClassError,
+    ModeStateError,
+    NoHandlerError,
     NotRegisteredError,
     SchemaDriftError,
+    TableError,
     UnknownOperatorError,
 )
 from dispatch_core._handle import Facts, Handle, Param
+from dispatch_core._mode import DispatchMode
+from dispatch_core._mode_stack import propagate_modes
+from dispatch_core._no_dispatch import no_dispatch
 from dispatch_core._ops import ops
+from dispatch_core._python_mode import enable_python_mode
 from dispatch_core._registry import handle_of
+from dispatch_core._table import HandlerTable
 
 __all__ = [
     "BindError",
+    "Coverage",
     "DispatchError",
+    "DispatchMode",
     "Facts",
     "Handle",
+    "HandlerError",
+    "HandlerResultError",
+    "HandlerSignatureError",
+    "HandlerTable",
+    "Hit",
+    "MemorylessError",
+    "ModeClassError",
+    "ModeStateError",
+    "NoHandlerError",
     "NotRegisteredError",
     "Param",
     "SchemaDriftError",
+    "TableError",
     "UnknownOperatorError",
+    "enable_python_mode",
     "handle_of",
+    "keep_composite",
+    "no_dispatch",
     "ops",
+    "propagate_modes",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "NoHandlerError",
     "NotRegisteredError",
     "SchemaDriftError",
+    "TableError",
     "UnknownOperatorError",
 ]
 
@@ -151,6 +152,10 @@ class ModeClassError(DispatchError, ValueError):
 
 class ModeStateError(DispatchError, RuntimeError):
     """A mode was entered or left where it cannot be."""
+
+
+class TableError(DispatchError, ValueError):
+    """A table was given something that makes no sense: no operator, an unknown tag or policy."""
 
 
 class MemorylessError(DispatchError, RuntimeError):

@@ -7,7 +7,7 @@ which lacks one fails with one clear sentence instead of somewhere inside a call
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ __all__ = [
     "has_python_key",
     "higher_order_operators",
     "increment_version",
-    "is_traced",
+    "is_functorch_call",
     "key_is_set",
     "live_overload_names",
     "live_schema",
@@ -53,6 +53,7 @@ __all__ = [
     "pop_mode",
     "push_mode",
     "skip_in_dynamo",
+    "state_of_caller",
 ]
 
 
@@ -142,6 +143,9 @@ def fast_call(op: OpOverload[..., Any]) -> Callable[..., Any]:
 
 # ── modes and handlers ──────────────────────────────────────────────────────────────────────────
 
+_key: Any = _look_up(torch._C, "DispatchKey")
+_key_set: Any = _look_up(torch._C, "DispatchKeySet")
+
 push_mode: Callable[[TorchDispatchMode], None] = _look_up(torch._C, "_push_on_torch_dispatch_stack")
 mode_stack_size: Callable[[], int] = _look_up(torch._C, "_len_torch_dispatch_stack")
 _pop_mode: Callable[[Any], TorchDispatchMode] = _look_up(torch._C, "_pop_torch_dispatch_stack")
@@ -158,13 +162,27 @@ disable_torch_function: Callable[[], AbstractContextManager[None]] = _look_up(
 disabled_torch_dispatch: Any = _look_up(torch._C, "_disabled_torch_dispatch_impl")
 """The `__torch_dispatch__` of classes that have none."""
 
+_restore_caller: Callable[[], AbstractContextManager[None]] = _look_up(
+    torch._C, "_RestorePythonTLSSnapshot"
+)
+_is_excluded: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispatch_key_excluded")
+
+
+def state_of_caller() -> AbstractContextManager[None]:
+    """Put the thread-local state back to what it was where the operator was called.
+
+    While a handler runs torch excludes autograd, version counting, conjugate and negative bits.
+    """
+    if _is_excluded(_key.PythonTLSSnapshot):
+        return _restore_caller()
+    return nullcontext()
+
+
 dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
 increment_version: Callable[[Sequence[torch.Tensor]], None] = _look_up(
     torch._C, "_increment_version"
 )
 _data_ptr: Callable[[torch.Tensor], int] = _look_up(_look_up(torch._C, "TensorBase"), "data_ptr")
-_key: Any = _look_up(torch._C, "DispatchKey")
-_key_set: Any = _look_up(torch._C, "DispatchKeySet")
 _keys_after: Callable[[Any], Any] = _look_up(torch._C, "_dispatch_keyset_full_after")
 
 
@@ -236,9 +254,8 @@ def forward_gradients_are_on() -> bool:
     return level >= 0
 
 
-def is_traced(tensor: torch.Tensor) -> bool:
-    """Say whether functorch (vmap, grad) or functionalization wraps this tensor."""
-    keys = dispatch_keys(tensor)
+def is_functorch_call(keys: Any) -> bool:
+    """Say whether vmap, torch.func.grad or functionalization has a part in a call."""
     return any(
         keys.has(getattr(_key, name))
         for name in ("FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize")

@@ -1,0 +1,191 @@
+"""Let composite operators arrive at handlers whole, instead of in parts.
+
+Torch takes a composite operator apart before it asks Python, so that autograd sees the parts.
+A kernel for the key PythonTLSSnapshot comes earlier. Only calls that are on their way to Python
+carry that key: those with a subclass among the arguments, or inside a mode. The kernels are
+counted and removed with their last user; in other threads they go on to the parts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from dispatch_core import _torch_private as private
+from dispatch_core._registry import handle_of
+from dispatch_core._scopes import DecoratorToo
+from dispatch_core._whole_call import WholeCall
+
+__all__ = ["is_kept", "keep_composite"]
+
+_kept: ContextVar[tuple[tuple[object, frozenset[Any]], ...]] = ContextVar("kept", default=())
+_lock = threading.RLock()
+_kernels: dict[Any, list[Any]] = {}  # overload: how many users, the library that holds the kernel
+_carrier: list[Any] = []  # how many users, the library, the operator
+_pending = threading.local()
+
+
+def keep_composite(*ops: Any) -> AbstractContextManager[None]:
+    """Let the named composite operators arrive whole at modes and subclasses.
+
+    Takes overloads, packets (all their overloads), handles and names; an operator that is not
+    composite arrives whole anyway. Where gradients are needed the operator becomes one autograd
+    node. Its backward runs the parts on the saved arguments (so a handler sees them then, and
+    `detach` or `view_as` of the arguments), also for `create_graph`; what it draws from a random
+    generator is drawn again. Under vmap, torch.func.grad and forward-mode differentiation the
+    parts arrive all the same. To autograd the result of a kept view is no view.
+
+    Only the entering thread is affected, and those it carries along by `propagate_modes`. It
+    nests, and leaves torch as it was. Also a decorator.
+
+    Raises: UnknownOperatorError for a name that is none.
+    """
+    overloads: list[Any] = []
+    for op in ops:
+        packet = getattr(op, "torch_packet", op)
+        if isinstance(packet, private.OP_OVERLOAD_PACKET):
+            overloads += [getattr(packet, name) for name in packet.overloads()]
+        else:
+            overloads.append(handle_of(op).torch_op)
+    composite = (
+        op
+        for op in overloads
+        if isinstance(op, private.OP_OVERLOAD) and private.composite_kernel(op) is not None
+    )
+    return _Keep(frozenset(composite))
+
+
+def is_kept(op: Any) -> bool:
+    """Say whether `keep_composite` holds an overload together in this thread."""
+    return any(op in ops for _, ops in _kept.get())
+
+
+class _Keep(DecoratorToo):
+    """Hold kernels for some operators while it is entered, once for each time."""
+
+    def __init__(self, ops: frozenset[Any]) -> None:
+        self._ops = ops
+
+    def __enter__(self) -> None:
+        _add_kernels(self._ops)
+        _kept.set((*_kept.get(), (self, self._ops)))
+
+    def __exit__(self, *exc_info: object) -> None:
+        scopes = list(_kept.get())
+        for index in range(len(scopes) - 1, -1, -1):  # contexts need not close in order
+            if scopes[index][0] is self:
+                del scopes[index]
+                break
+        _kept.set(tuple(scopes))
+        _remove_kernels(self._ops)
+
+
+# ── kernels ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _add_kernels(ops: frozenset[Any]) -> None:
+    added: list[Any] = []
+    with _lock:
+        try:
+            for op in ops:
+                if op not in _kernels:
+                    library = torch.library.Library(op.namespace, "IMPL")
+                    _kernels[op] = [0, library]
+                    library.impl(op, _kernel(op), "PythonTLSSnapshot", with_keyset=True)
+                _kernels[op][0] += 1
+                added.append(op)
+            if ops:
+                _add_carrier()
+        except BaseException:
+            _drop(added)
+            raise
+
+
+def _remove_kernels(ops: frozenset[Any]) -> None:
+    with _lock:
+        _drop(ops)
+        if ops:
+            _remove_carrier()
+
+
+def _drop(ops: Any) -> None:
+    for op in ops:
+        held = _kernels[op]
+        held[0] -= 1
+        if not held[0]:
+            del _kernels[op]
+            held[1]._destroy()
+
+
+def _kernel(op: Any) -> Callable[..., Any]:
+    """Make the kernel that decides, call by call, between whole and parts."""
+    autocast = [
+        name
+        for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastMPS")
+        if private.has_kernel(op.name(), name)
+    ]
+
+    def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if (
+            not is_kept(op)
+            or private.is_functorch_call(keys)
+            or private.forward_gradients_are_on()
+            or any(private.key_is_set(keys, name) for name in autocast)
+        ):
+            # As if this kernel were not there. An autocast kernel calls the operator again.
+            return _with_snapshot(lambda: private.call_without_snapshot(op, keys, args, kwargs))
+        call = WholeCall(op, args, kwargs)
+        if call.needs_parts:
+            return _with_snapshot(lambda: private.call_without_snapshot(op, keys, args, kwargs))
+        return call.run(_hand_to_python)
+
+    kernel.__name__ = kernel.__qualname__ = f"keep_composite[{op.name()}]"
+    private.skip_in_dynamo(kernel.__code__)
+    return kernel
+
+
+def _hand_to_python(op: Any, args: Any, kwargs: Any) -> Any:
+    return _with_snapshot(lambda: private.call_python_handlers(op, args, kwargs))
+
+
+# ── the thread-local state ──────────────────────────────────────────────────────────────────────
+# Our kernel stands where torch would have saved the thread-local state that handlers restore. So
+# an operator of our own goes through torch's kernel for that key, and calls back from inside.
+
+
+def _add_carrier() -> None:
+    if not _carrier:
+        library = torch.library.Library("dispatch_core", "FRAGMENT")
+        library.define("_with_snapshot() -> ()")
+        library.impl("_with_snapshot", _run_pending, "CPU")
+        _carrier[:] = [0, library, torch.ops.dispatch_core._with_snapshot.default]
+    _carrier[0] += 1
+
+
+def _remove_carrier() -> None:
+    _carrier[0] -= 1
+    if not _carrier[0]:
+        library = _carrier[1]
+        _carrier.clear()
+        library._destroy()
+
+
+def _run_pending() -> None:
+    slot = _pending.slots[-1]
+    slot[1] = slot[0]()
+
+
+def _with_snapshot(thunk: Callable[[], Any]) -> Any:
+    slots = _pending.__dict__.setdefault("slots", [])
+    slot = [thunk, None]
+    slots.append(slot)
+    try:
+        _carrier[2].redispatch(private.SNAPSHOT_KEYS)
+    finally:
+        slots.remove(slot)
+    return slot[1]

@@ -1,0 +1,122 @@
+"""Put modes on torch's stack, take them off in any order, and carry them to other threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from dispatch_core import _torch_private as private
+from dispatch_core._errors import ModeStateError
+from dispatch_core._scopes import DecoratorToo, run_through
+from dispatch_core._torch_private import TorchDispatchMode
+
+__all__ = ["QuietMode", "brought_to_top", "propagate_modes", "with_modes"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@contextmanager
+def brought_to_top(mode: TorchDispatchMode) -> Iterator[None]:
+    """Make a mode the innermost one while it is taken off, and put those above it back after.
+
+    Contexts are not always left in the order they were entered: a generator that holds one open
+    may be closed at any time.
+
+    Raises: ModeStateError if the mode is not on this thread's stack.
+    """
+    stack = private.mode_stack()
+    for index in range(len(stack) - 1, -1, -1):
+        if stack[index] is mode:
+            break
+    else:
+        raise ModeStateError(
+            f"{type(mode).__name__} is not open in this thread: leave a mode in the thread that "
+            "entered it. To use the modes of one thread in another, wrap what runs there in "
+            "dispatch_core.propagate_modes."
+        )
+    above = stack[index + 1 :]
+    for other in reversed(above):
+        private.pop_mode(other)
+    try:
+        yield
+    finally:
+        for other in above:
+            private.push_mode(other)
+
+
+class QuietMode(DecoratorToo, TorchDispatchMode):
+    """A mode that torch.compile need not know of, and that costs next to nothing to enter."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        pass  # torch's flags are for modes that compiled code must respect
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the code is marked instead, which costs nothing when it runs
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code is not run step by step for the sake of this mode."""
+        return True
+
+    def __enter__(self) -> Any:
+        private.push_mode(self)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        stack = private.mode_stack()
+        if stack and stack[-1] is self:
+            private.pop_mode()
+        else:
+            with brought_to_top(self):
+                private.pop_mode()
+
+
+@contextmanager
+def with_modes(modes: Sequence[TorchDispatchMode]) -> Iterator[None]:
+    """Have exactly these modes open in this thread, the innermost last."""
+    before = private.mode_stack()
+    _replace(before, modes)
+    try:
+        yield
+    finally:
+        _replace(private.mode_stack(), before)
+
+
+def _replace(present: Sequence[TorchDispatchMode], wanted: Sequence[TorchDispatchMode]) -> None:
+    for mode in reversed(present):
+        private.pop_mode(mode)
+    for mode in wanted:
+        private.push_mode(mode)
+
+
+def propagate_modes(fn: F) -> F:
+    """Make a function that runs `fn` with the modes and captures that are open here and now.
+
+    torch's modes belong to a thread. Wrap what another thread is to run::
+
+        with Recorder() as recorder:
+            thread = threading.Thread(target=propagate_modes(work))
+
+    Whatever modes are open where it is called are put aside meanwhile, so the call may as well
+    come from the same thread: that is how to keep modes for what `torch.utils.checkpoint`
+    recomputes (see `dispatch_core.checkpoint`). Context variables are carried as well, as
+    `asyncio.to_thread` does. Grad mode, inference mode and autocast are not.
+    """
+    modes = tuple(private.mode_stack())
+    context = copy_context()
+
+    def start() -> Callable[[Callable[[], Any]], Any]:
+        own = context.copy()  # a context cannot be entered twice at a time
+
+        def run(thunk: Callable[[], Any]) -> Any:
+            with with_modes(modes):
+                return own.run(thunk)
+
+        return run
+
+    return run_through(start, fn)

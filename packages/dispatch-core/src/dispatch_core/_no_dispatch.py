@@ -1,0 +1,96 @@
+"""Run operators without modes and without the handlers of subclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from dispatch_core import _torch_private as private
+from dispatch_core._errors import MemorylessError
+from dispatch_core._honest import op_name
+from dispatch_core._mode_stack import QuietMode
+
+__all__ = ["no_dispatch"]
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def no_dispatch() -> AbstractContextManager[None]:
+    """Run operators without modes and without the handlers of subclasses.
+
+    A subclass that owns memory is computed on as the plain tensor it also is. A wrapper subclass
+    has none; torch's own switch would read from address zero and end the process, so here any
+    operator on a wrapper raises.
+
+    Only the entering thread is affected. A mode that is entered inside sees the operators, and
+    what it passes on runs without the modes outside. Also a decorator, for functions and
+    generators; a plain `with` in a generator stays on while the generator is suspended.
+
+    Raises: MemorylessError from an operator that was given a wrapper.
+    """
+    return _NoDispatch()
+
+
+class _NoDispatch(QuietMode):
+    """The innermost mode while dispatch is off: it runs everything itself."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if types:
+            _refuse_wrappers(func, args, kwargs or {})
+        with private.disable_dispatch():
+            return func(*args, **(kwargs or {}))
+
+
+private.skip_in_dynamo(_NoDispatch.__torch_dispatch__.__code__)
+
+
+def _refuse_wrappers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    for position, name, value in _tensors(args, kwargs):
+        if type(value) not in _PLAIN and private.has_python_key(value) and _is_memoryless(value):
+            if not name:
+                schema = getattr(func, "_schema", None)
+                name = schema.arguments[position].name if schema is not None else str(position)
+            raise MemorylessError(
+                f"{op_name(func)}: argument {name!r} is a {type(value).__qualname__}, which wraps "
+                "a tensor and has no memory of its own, and no_dispatch() turned its "
+                "__torch_dispatch__ off. Pass the tensor that it wraps, or leave no_dispatch() "
+                "for this operator.",
+                overload=func,
+                argument=name,
+                cls=type(value),
+            )
+
+
+def _tensors(
+    args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[int, str, torch.Tensor]]:
+    for position, name, value in (
+        *((index, "", value) for index, value in enumerate(args)),
+        *((-1, key, value) for key, value in kwargs.items()),
+    ):
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, torch.Tensor):
+                yield position, name, item
+
+
+def _is_memoryless(tensor: torch.Tensor) -> bool:
+    """Say whether computing on the tensor's own memory would read where there is none."""
+    if private.key_is_set(private.dispatch_keys(tensor), "Meta"):
+        return False  # nothing computes there
+    try:
+        with private.disable_torch_function(), private.disable_dispatch():
+            if not tensor.numel():
+                return False
+            start = tensor.storage_offset() * tensor.element_size()
+            return private.data_pointer(tensor) == start
+    except Exception:
+        return True  # no strided memory that one could point to

@@ -1,0 +1,415 @@
+"""Which function answers which operator: a table of handlers that belongs to one class."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import torch
+
+from dispatch_core import _torch_private as private
+from dispatch_core._errors import TableError, near_matches
+from dispatch_core._handle import Handle
+from dispatch_core._honest import (
+    ask_classes,
+    handler_failed,
+    nobody_took,
+    op_name,
+    result_check,
+)
+from dispatch_core._registry import handle_of
+from dispatch_core._signatures import check_general_handler, check_handlers, takes_types
+
+if TYPE_CHECKING:
+    from dispatch_core._coverage import Coverage
+
+__all__ = ["Entry", "HandlerTable"]
+
+H = TypeVar("H")
+F = TypeVar("F", bound=Callable[..., Any])
+Handler = Callable[..., Any]
+Missing = Literal["error", "decompose", "next"]
+Kind = Literal["exact", "packet", "where", "fallback", "missing"]
+
+_tables: weakref.WeakSet[HandlerTable] = weakref.WeakSet()
+_lock = threading.RLock()
+
+
+class Entry:
+    """What answers one overload: the handler, and how to call it."""
+
+    __slots__ = ("check", "found_by", "handler", "kind", "run", "table", "with_types")
+
+    def __init__(
+        self, func: Any, kind: Kind, found_by: str, handler: Handler, table: HandlerTable
+    ) -> None:
+        self.kind = kind
+        self.found_by = found_by
+        self.handler = handler
+        self.table = table
+        run = named_after(handler, op_name(func))
+        self.with_types = kind != "exact" and takes_types(handler)
+        self.run = run if kind == "exact" or self.with_types else functools.partial(run, func)
+        self.check = result_check(func, handler)
+
+
+class _Missing(Entry):
+    """No handler: what the nearest table says about such operators."""
+
+    __slots__ = ()
+
+    def __init__(self, table: HandlerTable) -> None:
+        self.kind = "missing"
+        self.found_by = "missing"
+        self.table = table
+
+
+class _Entries(dict[Any, Entry]):
+    """The entry of each overload that has been asked for, found on first use."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: HandlerTable) -> None:
+        self.table = table
+
+    def __missing__(self, func: Any) -> Entry:
+        with _lock:
+            entry = self[func] = self.table._resolve(func)
+        return entry
+
+
+def named_after(handler: Handler, name: str) -> Handler:
+    """Give the same function with the operator's name in its frames.
+
+    A traceback through ten handlers called `_` says nothing.
+    """
+    if not isinstance(handler, FunctionType):
+        return handler
+    own = handler.__name__
+    shown = name if own in ("_", "<lambda>") else f"{own}[{name}]"
+    names: dict[str, Any] = {"co_name": shown}
+    if hasattr(handler.__code__, "co_qualname"):  # Python 3.11
+        names["co_qualname"] = shown
+    code = handler.__code__.replace(**names)
+    named = FunctionType(code, handler.__globals__, own, handler.__defaults__, handler.__closure__)
+    named.__kwdefaults__ = handler.__kwdefaults__
+    named.__dict__.update(handler.__dict__)
+    return named
+
+
+class HandlerTable:
+    """The handlers of one class, a tensor subclass or a mode.
+
+    As a class attribute it belongs to that class. Each subclass has a table of its own, made when
+    it is first asked for, which goes on with those of its bases, nearest first: an entry of a
+    child is never seen by its parent.
+
+    An operator without a handler is, by `missing`: an error that names it; taken apart, if it is
+    a composite operator, so that its parts arrive, and else an error; handed to the next: for a
+    mode the next mode, then the subclasses, then the kernel; for a class the next class.
+    """
+
+    def __init__(self, *, missing: Missing = "error") -> None:
+        if missing not in ("error", "decompose", "next"):
+            raise TableError(f"missing is 'error', 'decompose' or 'next', not {missing!r}")
+        self.missing: Missing = missing
+        self._owner: type | None = None
+        self._name = "table"
+        self._parent: HandlerTable | None = None
+        self._exact: dict[Any, Handler] = {}
+        self._packets: dict[Any, Handler] = {}
+        self._rules: list[tuple[str, Callable[[Handle[Any]], bool], Handler]] = []
+        self._fallback: Handler | None = None
+        self._entries = _Entries(self)
+        _tables.add(self)
+
+    # ── whose it is ─────────────────────────────────────────────────────────────────────────────
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if self._owner is None:
+            self._owner = owner
+            self._name = name
+            _forget_entries()
+
+    def __get__(self, instance: object, owner: type | None = None) -> HandlerTable:
+        if owner is self._owner or owner is None:
+            return self
+        return self._of_class(owner)
+
+    def _of_class(self, owner: type) -> HandlerTable:
+        with _lock:
+            if self._owner is None:  # set on a class that was there already
+                for cls in owner.__mro__:
+                    for name, value in vars(cls).items():
+                        if value is self:
+                            self.__set_name__(cls, name)
+                if owner is self._owner:
+                    return self
+            own = vars(owner).get(self._name)
+            if isinstance(own, HandlerTable) and own is not self:
+                return own
+            child = HandlerTable(missing=self.missing)
+            child._parent = self
+            setattr(owner, self._name, child)
+            child.__set_name__(owner, self._name)
+            return child
+
+    def _line(self) -> list[HandlerTable]:
+        """List this table and those it goes on with, nearest first."""
+        line = [self]
+        if self._owner is not None:
+            for cls in self._owner.__mro__[1:]:
+                table = vars(cls).get(self._name)
+                if isinstance(table, HandlerTable) and table not in line:
+                    line.append(table)
+        if self._parent is not None:
+            line += [table for table in self._parent._line() if table not in line]
+        return line
+
+    # ── registering ─────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    def implements(self, op: Handle[H], /, *more: Handle[H]) -> Callable[[H], H]: ...
+    @overload
+    def implements(self, *ops: Any) -> Callable[[F], F]: ...
+    def implements(self, *ops: Any) -> Callable[[Any], Any]:
+        """Register a function for overloads or for packets.
+
+        For an overload its parameters are those of the schema: same names, kinds and defaults,
+        so it gets every argument by name, whatever the caller wrote or left out. For a packet,
+        which stands for all its overloads, they are `(func, *args, **kwargs)`.
+        A handler gets the call's own arguments, wrappers as wrappers; NotImplemented declines.
+
+        Raises: HandlerSignatureError, when it decorates, with everything that differs.
+        """
+        if not ops:
+            raise TableError("implements() needs at least one operator")
+        exact: list[Handle[Any]] = []
+        packets: list[Any] = []
+        for op in ops:
+            packet = getattr(op, "torch_packet", op)
+            if isinstance(packet, private.OP_OVERLOAD_PACKET):
+                packets.append(packet)
+            else:
+                exact.append(handle_of(op))
+
+        def register(handler: Any) -> Any:
+            if exact:
+                check_handlers(exact, handler)
+            for packet in packets:
+                check_general_handler(private.packet_name(packet), handler)
+            with _lock:
+                for handle in exact:
+                    self._exact[handle.torch_op] = handler
+                for packet in packets:
+                    self._packets[packet] = handler
+                _forget_entries()
+            return handler
+
+        return register
+
+    def implements_where(
+        self,
+        *,
+        tag: str | None = None,
+        family: str | None = None,
+        predicate: Callable[[Handle[Any]], bool] | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function `(func, *args, **kwargs)` for all operators that fit.
+
+        `tag` is the name of one of torch's tags ('pointwise'), `family` one of the spec's
+        ('reductions'), `predicate` looks at the handle. Of several given all must hold. Of
+        several rules that fit an operator the one registered last counts.
+        """
+        conditions: list[tuple[str, Callable[[Handle[Any]], bool]]] = []
+        if tag is not None:
+            conditions.append((f"tag {tag}", functools.partial(_has_tag, _known_tag(tag))))
+        if family is not None:
+            conditions.append((f"family {family}", functools.partial(_has_family, family)))
+        if predicate is not None:
+            name = getattr(predicate, "__name__", repr(predicate))
+            conditions.append((f"predicate {name}", predicate))
+        if not conditions:
+            raise TableError("implements_where() needs a tag, a family or a predicate")
+        found_by = ", ".join(text for text, _ in conditions)
+        tests = [test for _, test in conditions]
+
+        def register(handler: F) -> F:
+            check_general_handler(found_by, handler)
+            with _lock:
+                rule = (found_by, lambda handle: all(test(handle) for test in tests), handler)
+                self._rules.insert(0, rule)
+                _forget_entries()
+            return handler
+
+        return register
+
+    def fallback(self, handler: F) -> F:
+        """Register the function `(func, *args, **kwargs)` for what has no other handler."""
+        check_general_handler("fallback", handler)
+        with _lock:
+            self._fallback = handler
+            _forget_entries()
+        return handler
+
+    # ── looking up ──────────────────────────────────────────────────────────────────────────────
+
+    def lookup(self, op: Any) -> Handler | None:
+        """Give the handler of an overload, a packet or a name; None if there is none.
+
+        The nearest class comes first; within one table an overload's own handler, then its
+        packet's, then a rule's, then the fallback.
+        """
+        packet = getattr(op, "torch_packet", op)
+        if isinstance(packet, private.OP_OVERLOAD_PACKET):
+            for table in self._line():
+                handler = table._packets.get(packet, table._fallback)
+                if handler is not None:
+                    return handler
+            return None
+        entry = self._entries[handle_of(op).torch_op]
+        return None if entry.kind == "missing" else entry.handler
+
+    def _resolve(self, func: Any) -> Entry:
+        packet: Any = getattr(func, "overloadpacket", None)
+        for table in self._line():
+            if func in table._exact:
+                return Entry(func, "exact", op_name(func), table._exact[func], table)
+            if packet in table._packets:
+                found_by = private.packet_name(packet)
+                return Entry(func, "packet", found_by, table._packets[packet], table)
+            if table._rules:
+                handle = handle_of(func)
+                for found_by, test, handler in table._rules:
+                    if test(handle):
+                        return Entry(func, "where", found_by, handler, table)
+            if table._fallback is not None:
+                return Entry(func, "fallback", "fallback", table._fallback, table)
+        return _Missing(self)
+
+    # ── running ─────────────────────────────────────────────────────────────────────────────────
+
+    def dispatch(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Answer a call of `__torch_dispatch__` from this table.
+
+        A class that derives from torch.Tensor directly writes no more than this::
+
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                return cls.table.dispatch(func, types, args, kwargs)
+
+        When the class declines, the classes after it are asked; when all have, it is an error,
+        because torch's own would be taken for "unsupported operand".
+
+        Raises: HandlerError for a TypeError of a handler; HandlerResultError for a result that
+        the operator cannot give; NoHandlerError if nobody takes the call.
+        """
+        result = self._answer(func, types, args, kwargs or {})
+        if result is NotImplemented:
+            return self._after_declining(func, types, args, kwargs or {})
+        return result
+
+    def _answer(
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        entry = self._entries[func]
+        if entry.kind == "missing":
+            return self._answer_missing(func, args, kwargs)
+        try:
+            if entry.with_types:
+                result = entry.run(func, types, args, kwargs)
+            else:
+                result = entry.run(*args, **kwargs)
+        except TypeError as error:
+            raise handler_failed(func, entry.handler, error) from error
+        if result.__class__ is torch.Tensor or result is NotImplemented:
+            return result
+        return entry.check(result)
+
+    def _answer_missing(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self.missing == "next":
+            return NotImplemented
+        parts = private.composite_kernel(func) if hasattr(func, "_schema") else None
+        if self.missing == "error" or parts is None:
+            raise self._no_handler(func, parts is not None)
+        with private.state_of_caller():
+            return parts(*args, **kwargs)
+
+    def _no_handler(self, func: Any, composite: bool) -> BaseException:
+        whose = self._owner.__qualname__ if self._owner is not None else "this one"
+        remedy = (
+            f"The table of {whose} has no handler for it and its missing is {self.missing!r}: "
+            "register one, or a fallback"
+        )
+        if composite and self.missing == "error":
+            remedy += ", or have its parts with missing='decompose'"
+        declined = (self._owner,) if self._is_of_tensors() and self._owner is not None else ()
+        return nobody_took(func, declined, remedy + ".")
+
+    def _is_of_tensors(self) -> bool:
+        return self._owner is not None and issubclass(self._owner, torch.Tensor)
+
+    def _after_declining(
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if self._owner is None or self._owner not in types:
+            return NotImplemented
+        rest = list(types)[list(types).index(self._owner) + 1 :]
+        result = ask_classes(func, rest, types, args, kwargs)
+        if result is NotImplemented:
+            raise nobody_took(func, types)
+        return result
+
+    def coverage(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Coverage:
+        """Run `fn(*args, **kwargs)` and list which operators were hit, how, and which missing.
+
+        The table of a tensor class is asked for the calls on its class; that of a mode, or of no
+        class, for all of them: it answers what it has handlers for, and the rest runs as usual.
+        """
+        from dispatch_core._coverage import measure
+
+        return measure(self, fn, args, kwargs)
+
+    def __repr__(self) -> str:
+        owner = f" of {self._owner.__qualname__}" if self._owner is not None else ""
+        counts = f"{len(self._exact)} overloads, {len(self._packets)} packets"
+        more = ", a fallback" if self._fallback is not None else ""
+        rules = f", {len(self._rules)} rules" if self._rules else ""
+        return f"<HandlerTable{owner}: {counts}{rules}{more}; missing={self.missing!r}>"
+
+
+def _forget_entries() -> None:
+    for table in _tables:
+        table._entries.clear()
+
+
+def _known_tag(tag: str) -> str:
+    name = getattr(tag, "name", tag)
+    known = list(torch.Tag.__members__)
+    if name not in known:
+        near = near_matches(name, known)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise TableError(f"torch has no tag {name!r}{hint}")
+    return str(name)
+
+
+def _has_tag(tag: str, handle: Handle[Any]) -> bool:
+    return tag in handle.tags
+
+
+def _has_family(family: str, handle: Handle[Any]) -> bool:
+    return handle.facts.family == family
+
+
+for _function in (HandlerTable.dispatch, HandlerTable._answer):
+    private.skip_in_dynamo(_function.__code__)
