@@ -5,6 +5,9 @@ A *guard* is an assumption of a trace that must hold again before its result is 
 running trace need.
 """
 
+from guards._builder import GuardBuilder
+from guards._checks import Check
+from guards._compile import CheckFunction, compile_guards
 from guards._compile_id import CompileId, TraceId
 from guards._errors import (
     CompileIdError,
@@ -12,10 +15,13 @@ from guards._errors import (
     ExportInfoError,
     FakeModeMismatchError,
     GuardError,
+    MissingValueError,
     NoContextError,
     SnapshotError,
     UnknownAttributeError,
+    UnsupportedGuardError,
 )
+from guards._explanation import Explanation
 from guards._fake_mode import active_fake_mode, detect_fake_mode
 from guards._front_end import register_duplicate_input, register_fsdp_guard_skip
 from guards._guard import (
@@ -40,21 +46,51 @@ from guards._snapshots import (
 from guards._source import ChainedSource, GuardSource, Source, guard_source_of, name_of
 from guards._subgraph_caches import HopDispatchSetCache, HopSubgraphCache, InvokeSubgraphCache
 from guards._tracing import CompileContext, TracingContext, compile_context, tracing
+from guards._value_sources import (
+    AttrSource,
+    CellContentsSource,
+    ChainedValueSource,
+    ConstantSource,
+    ConstDictKeySource,
+    DefaultsSource,
+    GetItemSource,
+    GlobalSource,
+    GlobalStateSource,
+    LengthSource,
+    LocalSource,
+    ParamBufferSource,
+    TensorPropertySource,
+    TypeSource,
+    ValueSource,
+)
 from guards._version import __version__
 
 __all__ = [
+    "AttrSource",
+    "CellContentsSource",
     "ChainedSource",
+    "ChainedValueSource",
+    "Check",
+    "CheckFunction",
     "Checkpointable",
     "CompileContext",
     "CompileId",
     "CompileIdError",
+    "ConstDictKeySource",
+    "ConstantSource",
+    "DefaultsSource",
     "DuplicateInputs",
     "DuplicateSourceError",
+    "Explanation",
     "ExportInfoError",
     "FakeModeMismatchError",
+    "GetItemSource",
     "GlobalContext",
     "GlobalContextCheckpointState",
+    "GlobalSource",
+    "GlobalStateSource",
     "Guard",
+    "GuardBuilder",
     "GuardBuilderBase",
     "GuardEnvExpr",
     "GuardError",
@@ -65,20 +101,29 @@ __all__ = [
     "HopDispatchSetCache",
     "HopSubgraphCache",
     "InvokeSubgraphCache",
+    "LengthSource",
+    "LocalSource",
+    "MissingValueError",
     "ModuleContext",
     "ModuleContextCheckpointState",
     "NoContextError",
+    "ParamBufferSource",
     "SLoc",
     "ShapeGuard",
     "SnapshotError",
     "Source",
     "StorageOverlap",
+    "TensorPropertySource",
     "TraceId",
     "TracingContext",
+    "TypeSource",
     "UnknownAttributeError",
+    "UnsupportedGuardError",
+    "ValueSource",
     "__version__",
     "active_fake_mode",
     "compile_context",
+    "compile_guards",
     "detect_fake_mode",
     "guard_source_of",
     "name_of",

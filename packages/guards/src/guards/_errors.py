@@ -10,9 +10,11 @@ __all__ = [
     "ExportInfoError",
     "FakeModeMismatchError",
     "GuardError",
+    "MissingValueError",
     "NoContextError",
     "SnapshotError",
     "UnknownAttributeError",
+    "UnsupportedGuardError",
 ]
 
 
@@ -98,3 +100,19 @@ class FakeModeMismatchError(GuardError, RuntimeError):
         super().__init__(message)
         self.places = places
         self.modes = modes
+
+
+class MissingValueError(GuardError, LookupError):
+    """A source whose value is not there.
+
+    Attributes:
+        source_name: the expression that was to be evaluated.
+    """
+
+    def __init__(self, message: str, source_name: str) -> None:
+        super().__init__(message)
+        self.source_name = source_name
+
+
+class UnsupportedGuardError(GuardError, ValueError):
+    """A guard that cannot be made, or cannot be saved."""

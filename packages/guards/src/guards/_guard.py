@@ -83,6 +83,8 @@ class Guard:
 
     # Not for __init__: dataclasses.replace must not carry it over to another create_fn.
     _hash: int | None = field(default=None, init=False)
+    # What compile_guards turned the guard into; dumps saves it.
+    _checks: tuple[Any, ...] = field(default=(), init=False)
     _unserializable: bool = False
 
     @property

@@ -14,7 +14,11 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::cat.out": {"out": True, "mutates": ("out",)},
     "aten::column_stack": {"composite": "implicit"},
     "aten::column_stack.out": {"out": True, "mutates": ("out",), "composite": "implicit"},
-    "aten::combinations": {"composite": "implicit"},
+    "aten::combinations": {
+        "composite": "implicit",
+        "reads_data": "by_argument",
+        "output_shape": "dynamic",
+    },
     "aten::concat": {"composite": "implicit"},
     "aten::concat.out": {"out": True, "mutates": ("out",), "composite": "implicit"},
     "aten::concatenate": {"composite": "implicit"},

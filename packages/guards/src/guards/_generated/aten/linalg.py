@@ -5,7 +5,7 @@ __all__ = ["FACTS"]
 FACTS: dict[str, dict[str, object]] = {
     "aten::_cholesky_solve_helper": {},
     "aten::_cholesky_solve_helper.out": {"out": True, "mutates": ("out",), "composite": "explicit"},
-    "aten::_linalg_check_errors": {"composite": "explicit"},
+    "aten::_linalg_check_errors": {"composite": "explicit", "reads_data": "always"},
     "aten::_linalg_det": {"composite": "explicit"},
     "aten::_linalg_det.result": {"out": True, "mutates": ("result", "LU", "pivots")},
     "aten::_linalg_eigh": {"composite": "explicit"},
@@ -80,10 +80,15 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::linalg_ldl_factor_ex.out": {"out": True, "mutates": ("LD", "pivots", "info")},
     "aten::linalg_ldl_solve": {"composite": "explicit"},
     "aten::linalg_ldl_solve.out": {"out": True, "mutates": ("out",)},
-    "aten::linalg_lstsq": {"composite": "explicit", "output_shape": "dynamic"},
+    "aten::linalg_lstsq": {
+        "composite": "explicit",
+        "reads_data": "by_argument",
+        "output_shape": "dynamic",
+    },
     "aten::linalg_lstsq.out": {
         "out": True,
         "mutates": ("solution", "residuals", "rank", "singular_values"),
+        "reads_data": "by_argument",
         "output_shape": "dynamic",
     },
     "aten::linalg_lu": {"composite": "explicit"},

@@ -4,11 +4,13 @@ __all__ = ["FACTS"]
 
 FACTS: dict[str, dict[str, object]] = {
     "aten::_ctc_loss": {"output_shape": "dynamic"},
-    "aten::_ctc_loss.Tensor": {"output_shape": "dynamic"},
+    "aten::_ctc_loss.Tensor": {"reads_data": "always", "output_shape": "dynamic"},
     "aten::_ctc_loss.Tensor_out": {
         "out": True,
         "mutates": ("out0", "out1"),
         "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
     },
     "aten::_ctc_loss.out": {"out": True, "mutates": ("out0", "out1"), "composite": "explicit"},
     "aten::_cudnn_ctc_loss": {},
@@ -32,8 +34,8 @@ FACTS: dict[str, dict[str, object]] = {
     },
     "aten::cosine_embedding_loss": {"composite": "implicit"},
     "aten::cross_entropy_loss": {"composite": "implicit"},
-    "aten::ctc_loss.IntList": {"composite": "implicit"},
-    "aten::ctc_loss.Tensor": {"composite": "implicit"},
+    "aten::ctc_loss.IntList": {"composite": "implicit", "reads_data": "by_argument"},
+    "aten::ctc_loss.Tensor": {"composite": "implicit", "reads_data": "always"},
     "aten::hinge_embedding_loss": {"composite": "implicit"},
     "aten::huber_loss": {},
     "aten::huber_loss.out": {"out": True, "mutates": ("out",)},

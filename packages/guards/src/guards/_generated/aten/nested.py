@@ -5,8 +5,14 @@ __all__ = ["FACTS"]
 FACTS: dict[str, dict[str, object]] = {
     "aten::_jagged_to_padded_dense_forward": {},
     "aten::_nested_compute_contiguous_strides_offsets": {},
-    "aten::_nested_from_padded": {},
-    "aten::_nested_from_padded.out": {"out": True, "mutates": ("out",), "composite": "explicit"},
+    "aten::_nested_from_padded": {"reads_data": "always", "output_shape": "dynamic"},
+    "aten::_nested_from_padded.out": {
+        "out": True,
+        "mutates": ("out",),
+        "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
+    },
     "aten::_nested_from_padded_and_nested_example": {},
     "aten::_nested_from_padded_and_nested_example.out": {
         "out": True,
@@ -27,13 +33,15 @@ FACTS: dict[str, dict[str, object]] = {
         "mutates": ("out",),
         "composite": "explicit",
     },
-    "aten::_nested_tensor_from_mask": {},
+    "aten::_nested_tensor_from_mask": {"reads_data": "always", "output_shape": "dynamic"},
     "aten::_nested_tensor_from_mask.out": {
         "out": True,
         "mutates": ("out",),
         "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
     },
-    "aten::_nested_tensor_from_mask_left_aligned": {},
+    "aten::_nested_tensor_from_mask_left_aligned": {"reads_data": "always"},
     "aten::_nested_tensor_from_tensor_list": {"composite": "explicit"},
     "aten::_nested_tensor_from_tensor_list.out": {
         "out": True,
@@ -65,7 +73,10 @@ FACTS: dict[str, dict[str, object]] = {
         "mutates": ("out",),
         "composite": "explicit",
     },
-    "aten::_padded_dense_to_jagged_forward": {},
+    "aten::_padded_dense_to_jagged_forward": {
+        "reads_data": "by_argument",
+        "output_shape": "dynamic",
+    },
     "aten::nested_to_padded_tensor": {"composite": "implicit"},
     "aten::to_padded_tensor": {},
     "aten::to_padded_tensor.out": {"out": True, "mutates": ("out",), "composite": "explicit"},

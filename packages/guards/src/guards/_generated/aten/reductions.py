@@ -31,7 +31,7 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::argmax.out": {"out": True, "mutates": ("out",)},
     "aten::argmin": {"composite": "explicit"},
     "aten::argmin.out": {"out": True, "mutates": ("out",)},
-    "aten::corrcoef": {"composite": "implicit"},
+    "aten::corrcoef": {"composite": "implicit", "reads_data": "always"},
     "aten::count_nonzero": {"composite": "explicit"},
     "aten::count_nonzero.dim_IntList": {},
     "aten::count_nonzero.dim_IntList_out": {
@@ -40,7 +40,7 @@ FACTS: dict[str, dict[str, object]] = {
         "composite": "explicit",
     },
     "aten::count_nonzero.out": {"out": True, "mutates": ("out",), "composite": "explicit"},
-    "aten::cov": {"composite": "implicit"},
+    "aten::cov": {"composite": "implicit", "reads_data": "always"},
     "aten::hash_tensor": {"composite": "explicit"},
     "aten::hash_tensor.out": {"out": True, "mutates": ("out",)},
     "aten::logsumexp": {"composite": "explicit"},

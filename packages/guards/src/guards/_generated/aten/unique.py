@@ -3,30 +3,44 @@
 __all__ = ["FACTS"]
 
 FACTS: dict[str, dict[str, object]] = {
-    "aten::_unique": {"output_shape": "dynamic"},
-    "aten::_unique.out": {"out": True, "mutates": ("out0", "out1"), "composite": "explicit"},
-    "aten::_unique2": {"output_shape": "dynamic"},
+    "aten::_unique": {"reads_data": "always", "output_shape": "dynamic"},
+    "aten::_unique.out": {
+        "out": True,
+        "mutates": ("out0", "out1"),
+        "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
+    },
+    "aten::_unique2": {"reads_data": "always", "output_shape": "dynamic"},
     "aten::_unique2.out": {
         "out": True,
         "mutates": ("out0", "out1", "out2"),
         "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
     },
-    "aten::unique_consecutive": {"output_shape": "dynamic"},
+    "aten::unique_consecutive": {"reads_data": "always", "output_shape": "dynamic"},
     "aten::unique_consecutive.out": {
         "out": True,
         "mutates": ("out0", "out1", "out2"),
         "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
     },
-    "aten::unique_dim": {"output_shape": "dynamic"},
+    "aten::unique_dim": {"reads_data": "always", "output_shape": "dynamic"},
     "aten::unique_dim.out": {
         "out": True,
         "mutates": ("out0", "out1", "out2"),
         "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
     },
-    "aten::unique_dim_consecutive": {"output_shape": "dynamic"},
+    "aten::unique_dim_consecutive": {"reads_data": "always", "output_shape": "dynamic"},
     "aten::unique_dim_consecutive.out": {
         "out": True,
         "mutates": ("out0", "out1", "out2"),
         "composite": "explicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
     },
 }

@@ -1,0 +1,503 @@
+"""One check: what a guard turns into once the guarded value is known.
+
+A check knows its sources, what it expects of their values, the Python expression that tests it,
+and how to say in words what was expected and what was found. Write one of your own by
+subclassing :class:`Check`; give it to the builder with ``builder.add(guard, check)``.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from guards import _fetch
+from guards._constants import is_constant, same_constant, spell, type_name
+from guards._emit import Emitter, is_heap_type
+from guards._errors import UnsupportedGuardError
+from guards._fetch import MISSING, Absent
+
+if TYPE_CHECKING:
+    from guards._value_sources import ValueSource
+
+__all__ = [
+    "AbsentCheck",
+    "BoolCheck",
+    "Check",
+    "EqualsCheck",
+    "IdentityCheck",
+    "NoneCheck",
+    "OneSourceCheck",
+    "PresentCheck",
+    "RangeCheck",
+    "TrainingCheck",
+    "TypeCheck",
+]
+
+SINGLETONS: dict[str, object] = {
+    "None": None,
+    "True": True,
+    "False": False,
+    "Ellipsis": Ellipsis,
+    "NotImplemented": NotImplemented,
+}
+
+
+class Check:
+    """What must hold of the values of some sources.
+
+    Attributes:
+        code: the reason code, the name of the create function that makes such checks.
+        sources: where the values come from; ``condition`` gets one variable for each.
+        saveable: why this check cannot be saved, or an empty text.
+    """
+
+    code: ClassVar[str] = ""
+    sources: tuple[ValueSource, ...] = ()
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        """Write a Python expression over the variables ``names`` that is true when it holds.
+
+        It must run no code of the values' classes. It may raise an Exception instead of being
+        false.
+        """
+        raise NotImplementedError
+
+    def expected(self) -> str:
+        """Say in words what the check wants."""
+        raise NotImplementedError
+
+    def actual(self, values: Sequence[Any]) -> str:
+        """Say in words what was found; a value that is not there is an ``Absent``."""
+        return spell_found(values[0])
+
+    def expression(self) -> str:
+        """Write the check as a person would."""
+        return f"{self.sources[0].name()} is {self.expected()}"
+
+    def state(self) -> dict[str, Any]:
+        """Give what is needed to make the check again elsewhere: a dict of constants.
+
+        Raises:
+            UnsupportedGuardError: the check means something in this process alone.
+        """
+        raise UnsupportedGuardError(f"{self.code} on {self.sources[0].name()} cannot be saved")
+
+    @classmethod
+    def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
+        """Make the check that ``state`` described."""
+        return cls(*sources, **state)
+
+
+def spell_found(value: Any) -> str:
+    """Write a value that was found, or say that it is absent."""
+    if isinstance(value, Absent):
+        return repr(value)
+    if isinstance(value, torch.Tensor):
+        return f"a {type_name(type(value))}"
+    return spell(value)
+
+
+class OneSourceCheck(Check):
+    def __init__(self, source: ValueSource) -> None:
+        self.sources = (source,)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+
+class TypeCheck(OneSourceCheck):
+    """The value's class is exactly this one; the class is held weakly.
+
+    ``cls`` may be the name of a class, ``module:qualified.name``, for a check that was saved.
+    """
+
+    code = "TYPE_MATCH"
+
+    def __init__(self, source: ValueSource, cls: type | str) -> None:
+        super().__init__(source)
+        self.name = cls if isinstance(cls, str) else importable_name(cls)
+        known = find_class(cls) if isinstance(cls, str) else cls
+        self._static = known if known is not None and not is_heap_type(known) else None
+        self._weak = _weak_class(known)
+        self.saved = isinstance(cls, str)
+
+    def cls(self) -> type | None:
+        """Give the class, or None where it is dead or not imported."""
+        return self._static or (self._weak and self._weak())
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        cls = self.cls()
+        if cls is not None:
+            return emitter.is_type(names[0], cls)
+        if not self.saved:
+            return "False"
+        named = emitter.constant(importable_name, "class_name")
+        return f"{named}(type({names[0]})) == {self.name!r}"
+
+    def expected(self) -> str:
+        return f"of type {self.name.removeprefix('builtins:').replace(':', '.')}"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        value = values[0]
+        if isinstance(value, Absent):
+            return repr(value)
+        name = f"of type {type_name(type(value))}"
+        if importable_name(type(value)) == self.name and self.cls() is not type(value):
+            return f"{name}, another class of that name"
+        return name
+
+    def state(self) -> dict[str, Any]:
+        return {"cls": self.name}
+
+
+def _weak_class(cls: type | None) -> Any:
+    return weakref.ref(cls) if cls is not None and is_heap_type(cls) else None
+
+
+def importable_name(cls: type) -> str:
+    """Give ``module:qualified.name`` of a class."""
+    module = type.__dict__["__dict__"].__get__(cls).get("__module__")
+    if not isinstance(module, str):
+        module = "builtins"
+    return f"{module}:{type.__dict__['__qualname__'].__get__(cls)}"
+
+
+def find_class(name: str) -> type | None:
+    """Find a class by its importable name, among what is imported already; imports nothing."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module, MISSING)
+    for part in path.split("."):
+        if isinstance(found, Absent):
+            return None
+        found = _fetch.attribute(found, part)
+    if isinstance(found, type) and importable_name(found) == name:
+        return found
+    return None
+
+
+class IdentityCheck(OneSourceCheck):
+    """The value is this very object; it is held weakly, and when it dies the check fails.
+
+    Raises:
+        UnsupportedGuardError: the object takes no weak reference, so that its ``id`` could come
+            to mean another object.
+    """
+
+    code = "ID_MATCH"
+
+    def __init__(self, source: ValueSource, value: object) -> None:
+        super().__init__(source)
+        self.described = spell(value)
+        self._singleton = any(value is single for single in SINGLETONS.values())
+        self._static = isinstance(value, type) and not is_heap_type(value)
+        self._value: Any = value if self._singleton or self._static else weakly(source, value)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        if self._singleton:
+            return f"{names[0]} is {self._value!r}"
+        if self._static:
+            return f"{names[0]} is {emitter.constant(self._value, self._value.__name__)}"
+        value = self._value()
+        if value is None:
+            return "False"
+        hint = getattr(type(value), "__name__", "object")
+        return f"id({names[0]}) == {emitter.identity(value, hint)}"
+
+    def expected(self) -> str:
+        if not self._singleton and not self._static and self._value() is None:
+            return f"the {self.described} that the guard was made for, which is dead"
+        return self.described if self._singleton else f"the same object: {self.described}"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        found = spell_found(values[0])
+        return f"another object: {found}" if found == self.described else found
+
+    def state(self) -> dict[str, Any]:
+        if self._singleton:
+            return {"value": self._value}
+        raise UnsupportedGuardError(
+            f"{self.code} on {self.sources[0].name()} cannot be saved: an identity "
+            f"({self.described}) means nothing in another process; guard on its type or value"
+        )
+
+
+def weakly(source: ValueSource, value: object) -> Any:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        remedy = "EQUALS_MATCH" if is_constant(value) else "TYPE_MATCH and guards on its parts"
+        raise UnsupportedGuardError(
+            f"ID_MATCH on {source.name()}: {type_name(type(value))} takes no weak reference, so "
+            f"its identity could pass to another object; use {remedy}"
+        ) from None
+
+
+class EqualsCheck(OneSourceCheck):
+    """The value is a constant of the same type, and equal to the last bit.
+
+    Raises:
+        UnsupportedGuardError: the value is no constant; comparing it would run foreign code.
+    """
+
+    code = "EQUALS_MATCH"
+
+    def __init__(self, source: ValueSource, value: object) -> None:
+        super().__init__(source)
+        if not is_constant(value):
+            raise UnsupportedGuardError(
+                f"EQUALS_MATCH on {source.name()}: {spell(value)} is no constant, and comparing "
+                "it would run code of its class; use ID_MATCH, or guards on its parts"
+            )
+        self.value = snapshot(value)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        name, value = names[0], self.value
+        cls = type(value)
+        if value is None or cls in (bool, type(Ellipsis), type(NotImplemented)):
+            return f"{name} is {value!r}"
+        if cls in (int, str, bytes) and _is_short(value):
+            return f"type({name}) is {cls.__name__} and {name} == {value!r}"
+        if cls is float and value == value and value not in (0.0, float("inf"), -float("inf")):
+            return f"type({name}) is float and {name} == {value!r}"
+        if cls is torch.device:
+            device = emitter.constant(value, "device")
+            return f"type({name}) is {emitter.constant(cls, 'type_device')} and {name} == {device}"
+        if cls in (torch.dtype, torch.layout, torch.memory_format):
+            return f"{name} is {emitter.constant(value, str(value).replace('torch.', ''))}"
+        if cls in (tuple, list) and value and all(type(v) in (int, str) for v in value):
+            return self._flat_condition(name, emitter)
+        same = emitter.constant(same_constant, "same_constant")
+        return f"{same}({name}, {emitter.constant(value, 'expected')})"
+
+    def _flat_condition(self, name: str, emitter: Emitter) -> str:
+        cls: Any = type(self.value)
+        values: Any = self.value
+        kinds = emitter.constant([type(v) for v in values], "types")
+        wanted = emitter.constant(values, "expected")
+        return (
+            f"type({name}) is {cls.__name__} and len({name}) == {len(values)} "
+            f"and {emitter.constant(_types_of, 'types_of')}({name}, {kinds}) and {name} == {wanted}"
+        )
+
+    def expected(self) -> str:
+        return spell(self.value)
+
+    def actual(self, values: Sequence[Any]) -> str:
+        found = spell_found(values[0])
+        return f"{found} ({type_name(type(values[0]))})" if found == self.expected() else found
+
+    def expression(self) -> str:
+        return f"{self.sources[0].name()} == {self.expected()}"
+
+    def state(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+
+def _types_of(values: Any, kinds: list[type]) -> bool:
+    return all(type(value) is kind for value, kind in zip(values, kinds, strict=True))
+
+
+def _is_short(value: Any) -> bool:
+    return value.bit_length() <= 512 if type(value) is int else len(value) <= 10_000
+
+
+def snapshot(value: Any) -> Any:
+    """Copy the containers of a constant, so that a later change does not change the guard."""
+    cls = type(value)
+    if cls in (list, tuple, set, frozenset):
+        return cls(map(snapshot, value))
+    if cls is dict:
+        return {k: snapshot(v) for k, v in value.items()}
+    return value
+
+
+class NoneCheck(OneSourceCheck):
+    """The value is None."""
+
+    code = "NONE_MATCH"
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return f"{names[0]} is None"
+
+    def expected(self) -> str:
+        return "None"
+
+
+class BoolCheck(OneSourceCheck):
+    """The value is this bool."""
+
+    code = "BOOL_MATCH"
+
+    def __init__(self, source: ValueSource, value: bool) -> None:
+        super().__init__(source)
+        if type(value) is not bool:
+            raise UnsupportedGuardError(
+                f"BOOL_MATCH on {source.name()}: got {spell(value)}; use EQUALS_MATCH"
+            )
+        self.value = value
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return f"{names[0]} is {self.value}"
+
+    def expected(self) -> str:
+        return str(self.value)
+
+    def state(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+
+class TrainingCheck(BoolCheck):
+    """A module's training flag is this bool."""
+
+    code = "MODULE_TRAINING"
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        read = emitter.constant(_training, "training")
+        return f"{read}({names[0]}) is {self.value}"
+
+    def expected(self) -> str:
+        return f"in {_mode(self.value)} mode"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        if not isinstance(values[0], torch.nn.Module):
+            return spell_found(values[0])
+        flag = _training(values[0])
+        return (
+            f"in {_mode(flag)} mode" if type(flag) is bool else f"training is {spell_found(flag)}"
+        )
+
+
+def _training(module: object) -> Any:
+    return _fetch.attribute(module, "training") if isinstance(module, torch.nn.Module) else MISSING
+
+
+def _mode(training: bool) -> str:
+    return "training" if training else "evaluation"
+
+
+class PresentCheck(OneSourceCheck):
+    """The value, or an attribute of it, is there; no code of its class is asked."""
+
+    code = "HASATTR"
+
+    def __init__(self, source: ValueSource, attr: str | None = None) -> None:
+        super().__init__(source)
+        self.attr = attr
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        if self.attr is None:
+            return "True"  # fetching it was the check
+        read = emitter.constant(_has_attribute, "has_attribute")
+        return f"{read}({names[0]}, {self.attr!r})"
+
+    def expected(self) -> str:
+        return "there" if self.attr is None else f"with attribute {self.attr!r}"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        if self.attr is None or isinstance(values[0], Absent):
+            return spell_found(values[0])
+        return f"{spell_found(values[0])} without it"
+
+    def expression(self) -> str:
+        name = self.sources[0].name()
+        return f"{name} exists" if self.attr is None else f"hasattr({name}, {self.attr!r})"
+
+    def state(self) -> dict[str, Any]:
+        return {"attr": self.attr}
+
+
+def _has_attribute(value: object, name: str) -> bool:
+    # A property is there, whatever reading it would give.
+    return _fetch.attribute(value, name) is not MISSING
+
+
+class AbsentCheck(OneSourceCheck):
+    """A key or an attribute is not there.
+
+    ``attr`` names one that the value's own dict must lack, ``key`` one that a dict must lack;
+    without either the source itself must lead nowhere, though its base must be there.
+    """
+
+    code = "NOT_PRESENT"
+
+    def __init__(self, source: ValueSource, attr: str | None = None, **key: Any) -> None:
+        from guards._value_sources import ChainedValueSource
+
+        self._itself = attr is None and not key
+        base = source.base if self._itself and isinstance(source, ChainedValueSource) else source
+        self._rooted = self._itself and base is source
+        self.sources = () if self._rooted else (base,)  # type: ignore[assignment]
+        self.guarded = source
+        self.attr, self.key = attr, key
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        missing = emitter.constant(MISSING, "MISSING")
+        if self._rooted:
+            return f"{emitter.constant(self.guarded.start, 'start')}(L, G) is {missing}"
+        if self.attr is not None:
+            return (
+                f"{emitter.constant(_own_attribute, 'own')}({names[0]}, {self.attr!r}) is {missing}"
+            )
+        if self.key:
+            key = emitter.constant(self.key["key"], "key")
+            return f"{emitter.constant(_fetch.item, 'item')}({names[0]}, {key}) is {missing}"
+        read = emitter.constant(self.guarded.read, "read")  # type: ignore[attr-defined]
+        return f"{read}({names[0]}) is {missing}"
+
+    def expected(self) -> str:
+        if self.attr is not None:
+            return f"without own attribute {self.attr!r}"
+        return f"without key {spell(self.key['key'])}" if self.key else "absent"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        if values and isinstance(values[0], Absent):
+            return f"{self.sources[0].name()} is {values[0]!r}"
+        return "with it" if self.attr is not None or self.key else "present"
+
+    def expression(self) -> str:
+        return f"{self.guarded.name()} is {self.expected()}"
+
+    def state(self) -> dict[str, Any]:
+        return {"attr": self.attr, **self.key}
+
+    @classmethod
+    def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
+        return cls(sources[0], **state)
+
+
+def _own_attribute(value: object, name: str) -> Any:
+    own = _fetch.instance_dict(value)
+    return MISSING if own is None else own.get(name, MISSING)
+
+
+class RangeCheck(OneSourceCheck):
+    """An int or a float (no bool) lies between two bounds, both included; None is no bound."""
+
+    code = "RANGE_MATCH"
+
+    def __init__(
+        self, source: ValueSource, kind: str, low: float | None = None, high: float | None = None
+    ) -> None:
+        super().__init__(source)
+        self.kind, self.low, self.high = kind, low, high
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        name = names[0]
+        low = "" if self.low is None else f"{emitter.constant(self.low, 'low')} <= "
+        high = "" if self.high is None else f" <= {emitter.constant(self.high, 'high')}"
+        # A bound of its own makes nan fail, as it is in no range.
+        return f"type({name}) is {self.kind} and {low}{name}{high}" + (
+            "" if low or high else f" == {name}"
+        )
+
+    def expected(self) -> str:
+        low = "" if self.low is None else f" from {self.low}"
+        high = "" if self.high is None else f" up to {self.high}"
+        return f"{'an int' if self.kind == 'int' else 'a float'}{low}{high}"
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": self.kind, "low": self.low, "high": self.high}

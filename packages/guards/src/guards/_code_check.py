@@ -1,0 +1,107 @@
+"""The check of a function's code."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import types
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from guards._checks import OneSourceCheck, spell_found
+from guards._constants import spell
+from guards._emit import Emitter
+
+if TYPE_CHECKING:
+    from guards._value_sources import ValueSource
+
+__all__ = ["CodeCheck", "code_digest", "plain_function"]
+
+
+class CodeCheck(OneSourceCheck):
+    """A Python function runs this code: the very same code object, or one equal to it.
+
+    The code is known by its digest, so the check keeps nothing alive and can be saved.
+    """
+
+    code = "FUNCTION_MATCH"
+
+    def __init__(self, source: ValueSource, described: str, digest: str) -> None:
+        super().__init__(source)
+        self.described, self.digest = described, digest
+        self._example: Any = None
+
+    @classmethod
+    def of(cls, source: ValueSource, function: types.FunctionType) -> CodeCheck:
+        """Make the check for what a function runs now."""
+        check = cls(source, spell(function), code_digest(function.__code__))
+        check._example = weakref.ref(function.__code__)
+        return check
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        slow = f"{emitter.constant(self._same_code, 'same_code')}({names[0]})"
+        code = self._example and self._example()
+        if code is None:
+            return slow
+        kind = emitter.constant(types.FunctionType, "function")
+        known = emitter.identity(code, code.co_name)
+        return f"(type({names[0]}) is {kind} and id({names[0]}.__code__) == {known} or {slow})"
+
+    def _same_code(self, value: object) -> bool:
+        function = plain_function(value)
+        return function is not None and code_digest(function.__code__) == self.digest
+
+    def expected(self) -> str:
+        return f"{self.described} with the same code"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        found = spell_found(values[0])
+        return f"{found} with other code" if found == self.described else found
+
+    def state(self) -> dict[str, Any]:
+        return {"described": self.described, "digest": self.digest}
+
+
+def plain_function(value: object) -> types.FunctionType | None:
+    """Give the Python function behind a function or a bound method."""
+    if type(value) is types.MethodType:
+        value = value.__func__
+    return value if type(value) is types.FunctionType else None
+
+
+def code_digest(code: types.CodeType) -> str:
+    """Give a text that differs where two code objects do something else.
+
+    Line numbers and file names take no part.
+    """
+
+    def parts(code: types.CodeType) -> Any:
+        constants = [
+            parts(c) if isinstance(c, types.CodeType) else spell_exactly(c) for c in code.co_consts
+        ]
+        return (
+            code.co_code.hex(),
+            constants,
+            code.co_names,
+            code.co_varnames,
+            code.co_freevars,
+            code.co_cellvars,
+            code.co_argcount,
+            code.co_kwonlyargcount,
+            code.co_posonlyargcount,
+            code.co_flags,
+            getattr(code, "co_exceptiontable", b"").hex(),
+        )
+
+    text = repr((sys.version_info[:2], parts(code)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def spell_exactly(value: object) -> str:
+    """Write a constant of code so that two that differ are written differently."""
+    if type(value) is frozenset:
+        return f"frozenset({sorted(map(spell_exactly, value))})"
+    if type(value) is tuple:
+        return f"({', '.join(map(spell_exactly, value))})"
+    return f"{type(value).__name__}:{value!r}"

@@ -1,0 +1,167 @@
+"""Checks of containers: how many entries, which keys, which members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from guards import _fetch
+from guards._checks import OneSourceCheck, snapshot, spell_found, weakly
+from guards._constants import constant_key, is_constant, same_constant, spell
+from guards._emit import Emitter
+from guards._errors import UnsupportedGuardError
+from guards._fetch import Absent
+
+if TYPE_CHECKING:
+    from guards._value_sources import ValueSource
+
+__all__ = ["KeysCheck", "LengthCheck", "SetCheck"]
+
+
+class LengthCheck(OneSourceCheck):
+    """A builtin container, or a subclass that counts as its base does, has so many entries."""
+
+    code = "SEQUENCE_LENGTH"
+
+    def __init__(self, source: ValueSource, length: int, cls: type | None = None) -> None:
+        super().__init__(source)
+        self.length = length
+        self._cls = cls
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        name = names[0]
+        slow = f"{emitter.constant(_fetch.length, 'length')}({name})"
+        if self._cls in (list, tuple, dict, set, frozenset, str):
+            slow = f"(len({name}) if {emitter.is_type(name, self._cls)} else {slow})"
+        return f"{slow} == {self.length}"
+
+    def expected(self) -> str:
+        return f"of length {self.length}"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        found = values[0] if isinstance(values[0], Absent) else _fetch.length(values[0])
+        return f"of length {found}" if type(found) is int else spell_found(values[0])
+
+    def expression(self) -> str:
+        return f"len({self.sources[0].name()}) == {self.length}"
+
+    def state(self) -> dict[str, Any]:
+        return {"length": self.length}
+
+
+class KeysCheck(OneSourceCheck):
+    """A dict has exactly these keys, in this order unless ``ordered`` is False.
+
+    With ``plain`` it must be a dict itself and no subclass. Keys that are no constants are compared by identity, and held weakly.
+    """
+
+    code = "DICT_KEYS_MATCH"
+
+    def __init__(
+        self, source: ValueSource, keys: Sequence[Any], ordered: bool = True, plain: bool = True
+    ) -> None:
+        super().__init__(source)
+        self.ordered, self.plain = ordered, plain
+        self.keys = [snapshot(k) if is_constant(k) else weakly(source, k) for k in keys]
+        self._constant = [is_constant(k) for k in keys]
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        name = names[0]
+        slow = f"{emitter.constant(self._same_keys, 'same_keys')}({name})"
+        short = 0 < len(self.keys) <= 8
+        if not (self.plain and self.ordered and short and all(self._constant)):
+            return slow
+        # The very same key objects are the common case, and need no comparison.
+        parts = [f"{name}_{i}" for i in range(len(self.keys))]
+        same = " and ".join(
+            f"{part} is {emitter.constant(key, f'key_{key}')}"
+            for part, key in zip(parts, self.keys, strict=True)
+        )
+        emitter.statement(f"{', '.join(parts)}, = {name} if type({name}) is dict else ()")
+        return f"({same} or {slow})"
+
+    def _same_keys(self, value: object) -> bool:
+        found = dict_keys(value)
+        if found is None or len(found) != len(self.keys):
+            return False
+        if self.plain and type(value) is not dict:
+            return False
+        wanted = self._wanted()
+        if wanted is None:
+            return False
+        keys = [constant_key(key) for key in found]
+        return keys == wanted if self.ordered else set(keys) == set(wanted)
+
+    def _wanted(self) -> list[Any] | None:
+        keys = [
+            key if constant else key()
+            for key, constant in zip(self.keys, self._constant, strict=True)
+        ]
+        dead = any(
+            key is None and not constant for key, constant in zip(keys, self._constant, strict=True)
+        )
+        return None if dead else [constant_key(key) for key in keys]
+
+    def _spelled(self) -> list[str]:
+        return [
+            spell(key if constant else key())
+            for key, constant in zip(self.keys, self._constant, strict=True)
+        ]
+
+    def expected(self) -> str:
+        order = "" if self.ordered else " in any order"
+        return f"a dict with keys [{', '.join(self._spelled())}]{order}"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        found = None if isinstance(values[0], Absent) else dict_keys(values[0])
+        if found is None:
+            return spell_found(values[0])
+        return f"a dict with keys [{', '.join(map(spell, found))}]"
+
+    def state(self) -> dict[str, Any]:
+        if not all(self._constant):
+            raise UnsupportedGuardError(
+                f"{self.code} on {self.sources[0].name()} cannot be saved: "
+                "a key is an object, compared by identity"
+            )
+        return {"keys": list(self.keys), "ordered": self.ordered, "plain": self.plain}
+
+
+def dict_keys(value: object) -> list[Any] | None:
+    """Give the keys of a dict, or of a subclass that iterates as its base does."""
+    walk: Any = _fetch.class_attribute(type(value), "__iter__")
+    return list(walk(value)) if walk in _fetch.PLAIN_DICT_ITER else None
+
+
+class SetCheck(OneSourceCheck):
+    """A set or frozenset of exactly this class has exactly these members, all constants."""
+
+    code = "SET_MATCH"
+
+    def __init__(self, source: ValueSource, value: set[Any] | frozenset[Any]) -> None:
+        super().__init__(source)
+        if type(value) not in (set, frozenset) or not is_constant(value):
+            raise UnsupportedGuardError(
+                f"SET_MATCH on {source.name()}: got {spell(value)}; "
+                "it takes a set or frozenset of constants"
+            )
+        self.value = snapshot(value)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        same = emitter.constant(same_constant, "same_constant")
+        return f"{same}({names[0]}, {emitter.constant(self.value, 'members')})"
+
+    def expected(self) -> str:
+        return spell(self.value)
+
+    def actual(self, values: Sequence[Any]) -> str:
+        found = values[0]
+        if type(found) is not type(self.value) or not is_constant(found):
+            return spell_found(found)
+        lacks, has_more = self.value - found, found - self.value
+        parts = [f"without {', '.join(sorted(map(spell, lacks)))}"] if lacks else []
+        parts += [f"with {', '.join(sorted(map(spell, has_more)))}"] if has_more else []
+        return f"{spell(found)}, {' and '.join(parts)}" if parts else spell(found)
+
+    def state(self) -> dict[str, Any]:
+        return {"value": self.value}

@@ -1,0 +1,145 @@
+"""What generated check code refers to: constants, weakly held identities, known types."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from guards._fetch import Absent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from guards._value_sources import ValueSource
+
+__all__ = ["AbsentValueError", "Emitter", "is_heap_type"]
+
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made at run time, which may die
+_type_flags = type.__dict__["__flags__"].__get__
+
+
+class AbsentValueError(LookupError):
+    """Inside generated code: a value is not there, so the guards do not hold."""
+
+
+def is_heap_type(cls: type) -> bool:
+    """Tell whether a class was made at run time; the others live as long as the process."""
+    return bool(_type_flags(cls) & _HEAP_TYPE)
+
+
+def _present(value: Any) -> Any:
+    if isinstance(value, Absent):
+        raise AbsentValueError
+    return value
+
+
+class Emitter:
+    """Collect what one generated function refers to, under readable names.
+
+    Attributes:
+        namespace: the globals of the function.
+    """
+
+    def __init__(self) -> None:
+        self.namespace: dict[str, Any] = {"present": _present}
+        self._names: dict[int, tuple[str, object]] = {}
+        self._weak_names: dict[int, str] = {}
+        self._weakrefs: list[weakref.ReferenceType[Any]] = []
+        self._types: dict[str, type] = {}
+        self._serial: dict[str, int] = {}
+        self._statements: list[str] = []
+
+    def _free_name(self, hint: str) -> str:
+        hint = "".join(c if c.isalnum() else "_" for c in hint) or "constant"
+        number = self._serial[hint] = self._serial.get(hint, -1) + 1
+        return hint if number == 0 and hint not in self.namespace else f"{hint}_{number}"
+
+    def constant(self, value: object, hint: str) -> str:
+        """Name a value that the function keeps alive; not for what a guard is about."""
+        known = self._names.get(id(value))
+        if known is not None:
+            return known[0]
+        name = self._free_name(hint)
+        while name in self.namespace:
+            name = self._free_name(hint)
+        self.namespace[name] = value
+        self._names[id(value)] = (name, value)
+        return name
+
+    def identity(self, value: object, hint: str) -> str:
+        """Name the ``id`` of a value that is held weakly; when it dies, no ``id`` equals it.
+
+        Raises:
+            TypeError: the value takes no weak reference.
+        """
+        known = self._weak_names.get(id(value))
+        if known is not None:
+            return known
+        name = self._free_name(f"id_of_{hint}")
+        namespace = self.namespace
+
+        weak_names, identity = self._weak_names, id(value)
+
+        def died(_: object) -> None:
+            namespace[name] = -1
+            weak_names.pop(identity, None)
+
+        self._weakrefs.append(weakref.ref(value, died))
+        namespace[name] = identity
+        weak_names[identity] = name
+        return name
+
+    def is_type(self, variable: str, cls: type) -> str:
+        """Write the test that a variable's class is exactly ``cls``."""
+        if is_heap_type(cls):
+            return f"id(type({variable})) == {self.identity(cls, cls.__name__)}"
+        return f"type({variable}) is {self.constant(cls, f'type_{cls.__name__}')}"
+
+    def prove_type(self, variable: str, cls: type) -> None:
+        """Remember that past this line a variable's class is exactly ``cls``."""
+        self._types[variable] = cls
+
+    def has_type(self, variable: str, cls: type) -> bool:
+        """Tell whether an earlier line has made sure of a variable's class."""
+        return self._types.get(variable) is cls
+
+    def if_type(self, variable: str, cls: type, fast: str, source: ValueSource) -> str:
+        """Write ``fast`` for a variable of class ``cls``, and the careful way for any other."""
+        if self.has_type(variable, cls):
+            return fast
+        return f"({fast} if {self.is_type(variable, cls)} else {self.fetch(source, variable)})"
+
+    def fetch(self, source: ValueSource, variable: str) -> str:
+        """Write the careful way to reach a source from its base's variable."""
+        from guards._value_sources import ChainedValueSource
+
+        hint = type(source).__name__
+        if isinstance(source, ChainedValueSource):
+            reader: Callable[..., Any] = source.read
+            return f"present({self.constant_of(source, reader, f'read_{hint}')}({variable}))"
+        start = self.constant_of(source, source.start, f"start_{hint}")
+        return f"present({start}(L, G))"
+
+    def constant_of(self, owner: object, value: object, hint: str) -> str:
+        """Name a value made for ``owner``, the same name for the same owner."""
+        known = self._names.get(id(owner))
+        if known is not None:
+            return known[0]
+        name = self.constant(value, hint)
+        self._names[id(owner)] = (name, owner)
+        return name
+
+    def statement(self, line: str) -> None:
+        """Put a line in front of the condition that is being written."""
+        self._statements.append(line)
+
+    def take_statements(self) -> list[str]:
+        """Give the lines to be put in front of the condition just written."""
+        lines, self._statements = self._statements, []
+        return lines
+
+    def compile(self, source: str, function: str, filename: str) -> Callable[..., Any]:
+        """Run the definition of a function and give the function."""
+        exec(compile(source, filename, "exec"), self.namespace)
+        made: Callable[..., Any] = self.namespace[function]
+        return made

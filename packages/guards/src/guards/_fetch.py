@@ -1,0 +1,267 @@
+"""Read a value's parts without running code of the value's class.
+
+Python's own ``x.a``, ``x[k]`` and ``len(x)`` may run a property, ``__getattr__``, ``__getitem__``
+or ``__len__`` of a foreign class. A guard must not: such code may be slow, may have effects, may
+raise, and may answer differently the second time. The functions here look where the interpreter
+looks, in the same order, and stop where code of the class would begin. What they cannot find
+that way is :data:`MISSING`; what only foreign code could tell is :data:`REFUSED`.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any, Final, cast
+
+import torch
+
+__all__ = [
+    "MISSING",
+    "REFUSED",
+    "Absent",
+    "attribute",
+    "class_attribute",
+    "instance_dict",
+    "item",
+    "key_at",
+    "length",
+    "reads_plainly",
+]
+
+
+class Absent:
+    """The two ways in which a value can fail to be there."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = Absent("missing")
+REFUSED: Final = Absent("only to be had by running code of its class")
+
+_class_dict = type.__dict__["__dict__"].__get__
+_class_mro = type.__dict__["__mro__"].__get__
+_module_getattr = torch.nn.Module.__getattr__
+
+_FIXED_PLACE = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_METHOD_OF_C = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.BuiltinFunctionType,
+)
+# Instance attribute lookups that are C code and do what this module does.
+_PLAIN_LOOKUPS = (object.__getattribute__, types.ModuleType.__getattribute__)
+
+
+def class_attribute(cls: type, name: str) -> Any:
+    """Find ``name`` in a class or its bases, as the interpreter does; MISSING where none has it."""
+    for base in _class_mro(cls):
+        namespace = _class_dict(base)
+        if name in namespace:
+            return namespace[name]
+    return MISSING
+
+
+def instance_dict(obj: object) -> dict[str, Any] | None:
+    """Give the dict that holds an object's own attributes; None where there is none to be had."""
+    place = class_attribute(type(obj), "__dict__")
+    if isinstance(place, _FIXED_PLACE):
+        namespace = place.__get__(obj, type(obj))
+        return namespace if type(namespace) is dict else None
+    return None
+
+
+def reads_plainly(cls: type) -> bool:
+    """Tell whether ``x.a`` on an instance runs none of the class's own lookup code.
+
+    ``__getattr__`` of torch.nn.Module counts as torch's, not as foreign.
+    """
+    lookup = class_attribute(cls, "__getattribute__")
+    fallback = class_attribute(cls, "__getattr__")
+    return (
+        lookup in _PLAIN_LOOKUPS
+        and (fallback is MISSING or fallback is _module_getattr)
+        and isinstance(class_attribute(cls, "__dict__"), (*_FIXED_PLACE, Absent))
+    )
+
+
+def attribute(obj: object, name: str, allow_call: bool = False) -> Any:
+    """Give attribute ``name`` of ``obj``: from its dict, its slots, or its class.
+
+    With ``allow_call`` what these cannot tell is asked of the object itself, exceptions giving
+    MISSING. Without, a property or another descriptor written in Python gives REFUSED.
+    """
+    value = _attribute_of_class(obj, name) if isinstance(obj, type) else _attribute(obj, name)
+    if isinstance(value, Absent) and allow_call:
+        try:
+            return getattr(obj, name)
+        except Exception:
+            return MISSING
+    return value
+
+
+def _attribute(obj: object, name: str) -> Any:
+    cls = type(obj)
+    found = class_attribute(cls, name)
+    if found is not MISSING and _is_data_descriptor(found):
+        return _from_fixed_place(found, obj)
+    namespace = instance_dict(obj)
+    if namespace is not None and name in namespace:
+        return namespace[name]
+    if found is not MISSING:
+        return _bound(found, obj, cls)
+    if namespace is not None and isinstance(obj, torch.nn.Module):
+        for table in ("_parameters", "_buffers", "_modules"):
+            entries = namespace.get(table)
+            if isinstance(entries, dict) and dict.__contains__(entries, name):
+                return dict.__getitem__(entries, name)
+    return MISSING
+
+
+def _attribute_of_class(cls: type, name: str) -> Any:
+    meta = type(cls)
+    of_meta = class_attribute(meta, name)
+    if of_meta is not MISSING and _is_data_descriptor(of_meta):
+        return _from_fixed_place(of_meta, cls)
+    found = class_attribute(cls, name)
+    if found is MISSING:
+        return MISSING if of_meta is MISSING else _bound(of_meta, cls, meta)
+    if isinstance(found, (staticmethod, classmethod)):
+        return _bound(found, None, cls)
+    if isinstance(found, (types.FunctionType, property, *_FIXED_PLACE)):
+        return found
+    if isinstance(found, types.ClassMethodDescriptorType):
+        return found.__get__(None, cls)
+    return REFUSED if _has(found, "__get__") and not isinstance(found, _METHOD_OF_C) else found
+
+
+def _is_data_descriptor(value: object) -> bool:
+    return _has(value, "__set__") or _has(value, "__delete__")
+
+
+def _has(value: object, name: str) -> bool:
+    return class_attribute(type(value), name) is not MISSING
+
+
+def _from_fixed_place(place: Any, obj: object) -> Any:
+    """Read a slot, or an attribute that C code computes for a class of C."""
+    if not isinstance(place, _FIXED_PLACE):
+        return REFUSED
+    if isinstance(obj, torch.Tensor) and isinstance(place, types.GetSetDescriptorType):
+        # Tensor's own would hand the question to __torch_function__ of a subclass.
+        if type(obj) not in (torch.Tensor, torch.nn.Parameter):
+            return REFUSED
+    try:
+        return place.__get__(obj, type(obj))
+    except Exception:
+        return MISSING
+
+
+def _bound(found: Any, obj: object, cls: type) -> Any:
+    kind = type(found)
+    if kind is types.FunctionType:
+        return types.MethodType(found, obj)
+    if kind is staticmethod:
+        return found.__func__
+    if kind is classmethod:
+        inner = found.__func__
+        return types.MethodType(inner, cls) if type(inner) is types.FunctionType else REFUSED
+    if kind in _METHOD_OF_C:
+        return found.__get__(obj, cls) if _has(found, "__get__") else found
+    return REFUSED if _has(found, "__get__") else found
+
+
+def item(obj: object, key: object, allow_call: bool = False) -> Any:
+    """Give ``obj[key]`` of a builtin container, or of a subclass that reads as its base does."""
+    cls = type(obj)
+    read: Any = class_attribute(cls, "__getitem__")
+    if read is dict.__getitem__:
+        # Not through __getitem__, which would run __missing__.
+        return dict.get(cast("dict[Any, Any]", obj), key, MISSING)
+    if read in _PLAIN_GETITEM:
+        try:
+            return read(obj, key)
+        except Exception:
+            return MISSING
+    if isinstance(obj, _MODULE_CONTAINERS) and read in _MODULE_GETITEM:
+        return _submodule(obj, key)
+    if not allow_call:
+        return REFUSED if read is not MISSING else MISSING
+    try:
+        return cast(Any, obj)[key]
+    except Exception:
+        return MISSING
+
+
+_MODULE_CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
+_MODULE_GETITEM = tuple(c.__dict__["__getitem__"] for c in _MODULE_CONTAINERS)
+_PLAIN_GETITEM = (
+    list.__getitem__,
+    tuple.__getitem__,
+    str.__getitem__,
+    bytes.__getitem__,
+    range.__getitem__,
+    collections.deque.__getitem__,
+    torch.Size.__getitem__,
+    types.MappingProxyType.__getitem__,
+)
+
+
+def _submodule(container: torch.nn.Module, key: object) -> Any:
+    modules = (instance_dict(container) or {}).get("_modules")
+    if not isinstance(modules, dict):
+        return MISSING
+    if isinstance(container, torch.nn.ModuleDict):
+        return dict.get(modules, key, MISSING)
+    if type(key) is not int:
+        return REFUSED
+    names = list(dict.__iter__(modules))
+    if not -len(names) <= key < len(names):
+        return MISSING
+    return dict.__getitem__(modules, names[key])
+
+
+_PLAIN_LEN = tuple(
+    cls.__len__
+    for cls in (dict, list, tuple, set, frozenset, str, bytes, bytearray, range, collections.deque)
+) + (types.MappingProxyType.__len__,)
+PLAIN_DICT_ITER = (dict.__iter__, collections.OrderedDict.__iter__, types.MappingProxyType.__iter__)
+
+
+def length(obj: object, allow_call: bool = False) -> Any:
+    """Give ``len(obj)`` of a builtin container, or of a subclass that counts as its base does."""
+    count: Any = class_attribute(type(obj), "__len__")
+    if count in _PLAIN_LEN:
+        return count(obj)
+    if isinstance(obj, _MODULE_CONTAINERS) and count in _MODULE_LEN:
+        modules = (instance_dict(obj) or {}).get("_modules")
+        return dict.__len__(modules) if isinstance(modules, dict) else MISSING
+    if count is MISSING:
+        return MISSING
+    if not allow_call:
+        return REFUSED
+    try:
+        return len(cast(Any, obj))
+    except Exception:
+        return MISSING
+
+
+_MODULE_LEN = tuple(c.__dict__["__len__"] for c in _MODULE_CONTAINERS)
+
+
+def key_at(obj: object, position: int) -> Any:
+    """Give the key at a position of a dict, in the order of insertion."""
+    walk: Any = class_attribute(type(obj), "__iter__")
+    if walk not in PLAIN_DICT_ITER:
+        return MISSING if walk is MISSING else REFUSED
+    for index, key in enumerate(walk(obj)):
+        if index == position:
+            return key
+    return MISSING

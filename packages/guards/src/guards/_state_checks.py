@@ -1,0 +1,110 @@
+"""Checks of torch's own state: what is set for the thread or the process, not in a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._device
+
+from guards import _torch_private as private
+from guards._checks import Check
+from guards._constants import spell
+from guards._emit import Emitter
+
+__all__ = ["StateCheck", "read_state"]
+
+
+def _autocast() -> dict[str, Any]:
+    """Read what autocast does: for each device where it is on, its dtype; and its cache."""
+    if not private.any_autocast_enabled():
+        return {}
+    on = {
+        device: torch.get_autocast_dtype(device)
+        for device in _AUTOCAST_DEVICES
+        if torch.is_autocast_enabled(device)
+    }
+    return {**on, "cache": torch.is_autocast_cache_enabled()}
+
+
+_AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "ipu", "xla", "maia")
+
+
+def _deterministic() -> dict[str, bool]:
+    return {
+        "enabled": torch.are_deterministic_algorithms_enabled(),
+        "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
+    }
+
+
+_READERS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "GRAD_MODE": ("grad mode", torch.is_grad_enabled),
+    "AUTOCAST_STATE": ("autocast", _autocast),
+    "DEFAULT_DTYPE": ("default dtype", torch.get_default_dtype),
+    "DEFAULT_DEVICE": ("default device", private.current_device),
+    "DETERMINISTIC_ALGORITHMS": ("deterministic algorithms", _deterministic),
+}
+
+
+def read_state(code: str) -> Any:
+    """Read the part of torch's state that a guard of this kind is about."""
+    return _READERS[code][1]()
+
+
+class StateCheck(Check):
+    """A part of torch's state is as it was."""
+
+    def __init__(self, code: str, value: Any) -> None:
+        self.code = code  # type: ignore[misc]
+        self.value = value
+        self._title, self._read = _READERS[code]
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        if self.code == "GRAD_MODE":
+            return f"{emitter.constant(self._read, 'is_grad_enabled')}() is {self.value}"
+        if self.code == "DEFAULT_DTYPE":
+            dtype = emitter.constant(self.value, str(self.value).removeprefix("torch."))
+            return f"{emitter.constant(self._read, 'get_default_dtype')}() is {dtype}"
+        if self.code == "DEFAULT_DEVICE":
+            device = emitter.constant(torch.utils._device, "torch_device")
+            if self.value is None:
+                return f"{device}.CURRENT_DEVICE is None"
+            return f"{device}.CURRENT_DEVICE == {emitter.constant(self.value, 'device')}"
+        if self.code == "DETERMINISTIC_ALGORITHMS":
+            enabled = emitter.constant(torch.are_deterministic_algorithms_enabled, "deterministic")
+            warn = emitter.constant(
+                torch.is_deterministic_algorithms_warn_only_enabled, "deterministic_warn_only"
+            )
+            return (
+                f"{enabled}() is {self.value['enabled']} and {warn}() is {self.value['warn_only']}"
+            )
+        if not self.value:
+            return f"not {emitter.constant(private.autocast_switch(), 'any_autocast')}()"
+        read = emitter.constant(self._read, "autocast")
+        return f"{read}() == {emitter.constant(self.value, 'expected')}"
+
+    def _say(self, value: Any, other: Any) -> str:
+        if not isinstance(value, dict):
+            return f"{self._title} {spell(value)}"
+        absent = "off" if self.code == "AUTOCAST_STATE" else None
+        keys = [k for k in {**value, **other} if value.get(k, absent) != other.get(k, absent)]
+        fields = [f"{k} {spell(value[k]) if k in value else absent}" for k in keys or value]
+        return f"{self._title}: {', '.join(fields)}" if fields else f"{self._title} {absent}"
+
+    def expected(self) -> str:
+        now = self._read()
+        return self._say(self.value, now if isinstance(now, dict) else {})
+
+    def actual(self, values: Sequence[Any]) -> str:
+        return self._say(self._read(), self.value if isinstance(self.value, dict) else {})
+
+    def expression(self) -> str:
+        return f"{self._title} is as it was"
+
+    def state(self) -> dict[str, Any]:
+        return {"code": self.code, "value": self.value}
+
+    @classmethod
+    def from_state(cls, sources: Sequence[Any], state: dict[str, Any]) -> Check:
+        return cls(state["code"], state["value"])

@@ -1,0 +1,385 @@
+"""Checks of tensors: what one is like, which are the same, which share memory, how sizes relate."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from guards import _torch_private as private
+from guards._checks import Check, OneSourceCheck, find_class, importable_name, spell_found
+from guards._constants import type_name
+from guards._emit import Emitter, is_heap_type
+from guards._errors import UnsupportedGuardError
+from guards._fetch import Absent
+
+if TYPE_CHECKING:
+    from guards._value_sources import ValueSource
+
+__all__ = ["OverlapCheck", "RelationCheck", "SameObjectCheck", "TensorCheck"]
+
+Dims = "list[int | None] | None"
+
+
+class TensorCheck(OneSourceCheck):
+    """A tensor of this class, dispatch keys, dtype, device, requires_grad, sizes and strides.
+
+    A size or stride of None may be anything. The thread's own dispatch state counts, as it does
+    for torch: a guard made outside ``inference_mode`` or autocast does not hold inside.
+    """
+
+    code = "TENSOR_MATCH"
+
+    def __init__(
+        self,
+        source: ValueSource,
+        tensor: torch.Tensor,
+        sizes: list[int | None] | None,
+        strides: list[int | None] | None,
+    ) -> None:
+        super().__init__(source)
+        self.sizes, self.strides = sizes, strides
+        self.facts = tensor_facts(tensor, sizes, strides)
+        self.cls_name = importable_name(type(tensor))
+        self.guards = private.tensor_guards([tensor], [sizes], [strides])
+        self._example_state = _example_state(tensor)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return f"{emitter.constant(self.guards.check, 'tensor_check')}({names[0]})"
+
+    def holds(self, tensor: object) -> bool:
+        """Tell whether one tensor is like the one that the check was made for."""
+        return bool(self.guards.check(tensor))
+
+    def expected(self) -> str:
+        return ", ".join(f"{k} {v}" for k, v in self.facts.items() if v != "")
+
+    def difference(self, value: Any) -> tuple[str, str]:
+        """Say what was expected and what was found, only of the facts that differ."""
+        if not isinstance(value, torch.Tensor):
+            return self.facts["class"], spell_found(value)
+        found = tensor_facts(value, self.sizes, self.strides)
+        differ = [k for k in self.facts if self.facts[k] != found.get(k)]
+        if not differ:
+            return self.expected(), private.tensor_reason(self.guards, value)
+        return tuple(  # type: ignore[return-value]
+            ", ".join(f"{k} {side.get(k, '')}".rstrip() for k in differ)
+            for side in (self.facts, found)
+        )
+
+    def actual(self, values: Sequence[Any]) -> str:
+        return self.difference(values[0])[1]
+
+    def expression(self) -> str:
+        return f"{self.sources[0].name()} is a tensor like the one that was traced"
+
+    def state(self) -> dict[str, Any]:
+        if self._example_state is None:
+            raise UnsupportedGuardError(
+                f"{self.code} on {self.sources[0].name()} cannot be saved: a tensor of class "
+                f"{self.facts['class']} and {self.facts['layout']} cannot be made from its facts"
+            )
+        return {**self._example_state, "sizes": self.sizes, "strides": self.strides}
+
+    @classmethod
+    def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
+        example = {k: v for k, v in state.items() if k not in ("sizes", "strides")}
+        try:
+            tensor = _make_example(**example)
+        except Exception as error:  # the device or the class is not to be had in this process
+            return ImpossibleCheck(sources[0], cls.code, state, str(error).splitlines()[0])
+        return cls(sources[0], tensor, state["sizes"], state["strides"])
+
+
+class ImpossibleCheck(OneSourceCheck):
+    """A saved check that cannot hold in this process, since what it wants cannot exist here."""
+
+    def __init__(self, source: ValueSource, code: str, state: dict[str, Any], why: str) -> None:
+        super().__init__(source)
+        self.code = code  # type: ignore[misc]
+        self._state, self.why = state, why
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return "False"
+
+    def expected(self) -> str:
+        return f"what cannot exist in this process ({self.why})"
+
+    def state(self) -> dict[str, Any]:
+        return self._state
+
+
+def tensor_facts(
+    tensor: torch.Tensor,
+    sizes: list[int | None] | None = None,
+    strides: list[int | None] | None = None,
+) -> dict[str, str]:
+    """Describe a tensor: class, dtype, device, layout, requires_grad, dispatch state, shape.
+
+    Dimensions that ``sizes`` and ``strides`` leave open are written as ``*``.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        facts = {
+            "class": type_name(type(tensor)),
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "device": str(tensor.device),
+            "layout": str(tensor.layout).removeprefix("torch."),
+            "requires_grad": str(tensor.requires_grad),
+            "state": ", ".join(private.dispatch_state(tensor)),
+            "ndim": str(tensor.dim()),
+        }
+        facts["size"] = _spell_dims(_dims(tensor.size), sizes)
+        facts["stride"] = _spell_dims(_dims(tensor.stride), strides)
+    return facts
+
+
+def _dims(read: Any) -> list[int] | None:
+    try:
+        return list(read())
+    except Exception:  # sparse tensors have no strides
+        return None
+
+
+def _spell_dims(dims: list[int] | None, wanted: list[int | None] | None) -> str:
+    if dims is None:
+        return ""
+    if wanted is not None and len(wanted) != len(dims):
+        wanted = None
+    open_dims = wanted if wanted is not None else dims
+    parts = ["*" if w is None else str(d) for d, w in zip(dims, open_dims, strict=True)]
+    return f"[{', '.join(parts)}]"
+
+
+_SAVEABLE = {"torch:Tensor", "torch.nn.parameter:Parameter"}
+
+
+def _example_state(tensor: torch.Tensor) -> dict[str, Any] | None:
+    cls = importable_name(type(tensor))
+    if find_class(cls) is not type(tensor) or cls.removeprefix("torch._tensor:") not in (
+        "Tensor",
+        *_SAVEABLE,
+    ):
+        return None
+    if tensor.layout is not torch.strided or tensor.is_quantized or private.is_odd(tensor):
+        return None
+    return {
+        "cls": cls,
+        "dtype": tensor.dtype,
+        "device": str(tensor.device),
+        "requires_grad": tensor.requires_grad,
+        "ndim": tensor.dim(),
+        "conj": tensor.is_conj(),
+        "neg": tensor.is_neg(),
+        "inference": tensor.is_inference(),
+    }
+
+
+def _make_example(
+    cls: str,
+    dtype: torch.dtype,
+    device: str,
+    requires_grad: bool,
+    ndim: int,
+    conj: bool,
+    neg: bool,
+    inference: bool,
+) -> torch.Tensor:
+    with torch.inference_mode(inference):
+        tensor = torch.empty([1] * ndim, dtype=dtype, device=device)
+        tensor = tensor.conj() if conj else tensor
+        tensor = torch._neg_view(tensor) if neg else tensor
+        if cls.endswith("Parameter"):
+            return torch.nn.Parameter(tensor, requires_grad=requires_grad)
+        return tensor.detach().requires_grad_(requires_grad) if requires_grad else tensor
+
+
+class SameObjectCheck(Check):
+    """Two sources hold the very same object."""
+
+    code = "DUPLICATE_INPUT"
+
+    def __init__(self, a: ValueSource, b: ValueSource) -> None:
+        self.sources = (a, b)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return f"{names[0]} is {names[1]}"
+
+    def expected(self) -> str:
+        return "the same object"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        absent = [v for v in values if isinstance(v, Absent)]
+        return repr(absent[0]) if absent else "two objects"
+
+    def expression(self) -> str:
+        return f"{self.sources[0].name()} is {self.sources[1].name()}"
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+
+class OverlapCheck(Check):
+    """Of these tensors only the first so many may overlap in memory with another one of them."""
+
+    code = "STORAGE_OVERLAP"
+
+    def __init__(
+        self, overlapping: Iterable[ValueSource], non_overlapping: Iterable[ValueSource]
+    ) -> None:
+        first, rest = tuple(overlapping), tuple(non_overlapping)
+        self.sources = (*first, *rest)
+        self.free = len(first)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        check = emitter.constant(self._apart, "storages_apart")
+        return f"{check}([{', '.join(names)}])"
+
+    def _apart(self, values: list[Any]) -> bool:
+        return not self._offenders(values)
+
+    def _offenders(self, values: list[Any]) -> list[int]:
+        if not all(isinstance(v, torch.Tensor) for v in values):
+            return [-1]
+        return sorted(i for i in private.overlapping(values) if i >= self.free)
+
+    def expected(self) -> str:
+        return "no memory shared with the others"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        absent = [v for v in values if not isinstance(v, torch.Tensor)]
+        if absent:
+            return spell_found(absent[0])
+        names = [self.sources[i].name() for i in self._offenders(list(values))]
+        return f"memory shared by {', '.join(names)}"
+
+    def expression(self) -> str:
+        names = ", ".join(s.name() for s in self.sources[self.free :])
+        return f"memory of {names} is its own"
+
+    def state(self) -> dict[str, Any]:
+        return {"free": self.free}
+
+    @classmethod
+    def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
+        free = state["free"]
+        return cls(sources[:free], sources[free:])
+
+
+class RelationCheck(Check):
+    """A relation between sizes holds, such as ``s0 == 2 * s1``.
+
+    Raises:
+        UnsupportedGuardError: the relation is no comparison of whole numbers and symbols.
+    """
+
+    code = "SHAPE_RELATION"
+
+    def __init__(self, relation: str, symbols: Mapping[str, ValueSource]) -> None:
+        self.relation = relation
+        used = _read_relation(relation, symbols)
+        self.symbols = {name: source for name, source in symbols.items() if name in used}
+        self.sources = tuple(self.symbols.values())
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        tree = ast.parse(self.relation, mode="eval")
+        variables = dict(zip(self.symbols, names, strict=True))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in variables:
+                node.id = variables[node.id]
+        for name, function in _RELATION_FUNCTIONS.items():
+            if name in self.relation:
+                emitter.namespace[name] = function
+        whole = " and ".join(f"type({name}) is int" for name in names) or "True"
+        return f"{whole} and ({ast.unparse(tree)})"
+
+    def expected(self) -> str:
+        return self.expression()
+
+    def expression(self) -> str:
+        tree = ast.parse(self.relation, mode="eval")
+        names = {symbol: source.name() for symbol, source in self.symbols.items()}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id in names:
+                node.id = names[node.id]
+        return ast.unparse(tree)
+
+    def actual(self, values: Sequence[Any]) -> str:
+        return ", ".join(
+            f"{source.name()} is {spell_found(value)}"
+            for source, value in zip(self.sources, values, strict=True)
+        )
+
+    def state(self) -> dict[str, Any]:
+        return {"relation": self.relation, "names": list(self.symbols)}
+
+    @classmethod
+    def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
+        return cls(state["relation"], dict(zip(state["names"], sources, strict=True)))
+
+
+_RELATION_FUNCTIONS: dict[str, Any] = {
+    "Eq": lambda a, b: a == b,
+    "Ne": lambda a, b: a != b,
+    "Mod": lambda a, b: a % b,
+    "FloorDiv": lambda a, b: a // b,
+    "PythonMod": lambda a, b: a % b,
+    "Max": max,
+    "Min": min,
+}
+_RELATION_NODES = (
+    ast.Expression,
+    ast.Compare,
+    ast.BoolOp,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Name,
+    ast.Load,
+    ast.boolop,
+    ast.operator,
+    ast.unaryop,
+    ast.cmpop,
+)
+_RELATION_TOO_BIG = (ast.Pow, ast.LShift, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.MatMult)
+
+
+def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str]:
+    """Find the symbols of a relation, refusing all that is not arithmetic and comparison."""
+
+    def refuse(why: str) -> UnsupportedGuardError:
+        return UnsupportedGuardError(
+            f"SHAPE_RELATION {relation!r}: {why}; write comparisons of whole numbers and symbols, "
+            "such as 's0 == 2 * s1'"
+        )
+
+    try:
+        tree = ast.parse(relation, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise refuse(f"it does not parse ({error})") from None
+    used: set[str] = set()
+    functions = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if not isinstance(node.func, ast.Name) or node.func.id not in _RELATION_FUNCTIONS:
+                raise refuse(f"it calls {ast.unparse(node.func)}")
+            if node.keywords or len(node.args) != 2:
+                raise refuse(f"{node.func.id} takes two operands")
+            functions.add(id(node.func))
+        elif isinstance(node, ast.Constant):
+            if type(node.value) not in (int, bool):
+                raise refuse(f"{node.value!r} is no whole number")
+        elif isinstance(node, ast.Name):
+            if id(node) not in functions:
+                used.add(node.id)
+        elif not isinstance(node, _RELATION_NODES) or isinstance(node, _RELATION_TOO_BIG):
+            raise refuse(f"it has a {type(node).__name__}")
+    unknown = sorted(used - set(symbols) - set(_RELATION_FUNCTIONS))
+    if unknown:
+        raise refuse(f"no source is given for {', '.join(unknown)}")
+    return used & set(symbols)
+
+
+def class_condition(name: str, cls: type, emitter: Emitter) -> str:
+    """Hold a tensor class that may die, by identity; torch's own check compares its address."""
+    return emitter.is_type(name, cls) if is_heap_type(cls) else ""

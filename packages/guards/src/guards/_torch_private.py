@@ -1,0 +1,141 @@
+"""Every private part of torch that check functions use, looked up once.
+
+torch promises nothing about these names. What is missing is said in one clear sentence, where it
+is first needed, so that the vocabulary works on a torch that lacks one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch._C
+import torch.utils._device
+
+from guards._errors import GuardError
+
+__all__ = [
+    "any_autocast_enabled",
+    "autocast_switch",
+    "current_device",
+    "dispatch_state",
+    "is_odd",
+    "overlapping",
+    "tensor_guards",
+    "tensor_reason",
+]
+
+
+class UnsupportedTorchError(GuardError, RuntimeError):
+    """The installed torch lacks a private part that this package needs."""
+
+
+def _look_up(owner: object, name: str) -> Any:
+    for part in name.split("."):
+        try:
+            owner = getattr(owner, part)
+        except AttributeError:
+            raise UnsupportedTorchError(
+                f"guards needs {name}, which torch {torch.__version__} does not have; install a "
+                "torch that this version of guards supports (2.13 or later), or a newer guards"
+            ) from None
+    return owner
+
+
+Dims = Sequence["list[int | None] | None"]
+
+
+def tensor_guards(tensors: Sequence[torch.Tensor], sizes: Dims, strides: Dims) -> Any:
+    """Make torch's own check of several tensors in one call.
+
+    ``sizes`` and ``strides`` say for each tensor which must be kept: a list with None for a
+    dimension that may change, or None where all may.
+    """
+    make = _look_up(torch._C, "_dynamo.guards.TensorGuards")
+
+    def filled(given: Dims) -> list[list[int | None]]:
+        return [
+            [None] * tensor.dim() if own is None else own
+            for tensor, own in zip(tensors, given, strict=True)
+        ]
+
+    return make(
+        *tensors,
+        dynamic_dims_sizes=filled(sizes),
+        dynamic_dims_strides=filled(strides),
+    )
+
+
+def tensor_reason(guards: Any, tensor: torch.Tensor) -> str:
+    """Ask torch why a tensor fails its check."""
+    reason = guards.check_verbose(tensor, tensor_check_names=["the tensor"])
+    return str(reason) if isinstance(reason, str) else "a tensor that fails torch's own check"
+
+
+def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:
+    """Give the positions of the tensors that share memory with another one."""
+    compute = _look_up(torch._C, "_dynamo.guards.compute_overlapping_tensors")
+    found: Iterable[int] = compute(tensors, symbolic=False)
+    return found
+
+
+# What a dispatch key means to somebody who does not know the dispatcher. Keys that only say where
+# a tensor lives or that every tensor has are left out.
+_KEY_MEANINGS = {
+    "Conjugate": "a lazy conjugate",
+    "Negative": "a lazy negative",
+    "ZeroTensor": "an immutable zero",
+    "Python": "an operator-level subclass (__torch_dispatch__)",
+    "FuncTorchBatched": "batched by vmap",
+    "FuncTorchGradWrapper": "inside torch.func.grad",
+    "Functionalize": "functionalized",
+    "NestedTensor": "nested",
+    "Batched": "batched",
+    "Fake": "fake",
+}
+
+
+def dispatch_state(tensor: torch.Tensor) -> list[str]:
+    """Say in English what a tensor's dispatch keys mean beyond its device and layout.
+
+    The thread's own state counts: 'outside autograd' is what inference_mode makes of a tensor.
+    """
+    keys = torch._C._dispatch_keys(tensor)
+    said = [text for key, text in _KEY_MEANINGS.items() if _has(keys, key)]
+    if torch.is_inference(tensor):
+        said.append("an inference tensor")
+    if torch.is_inference_mode_enabled():
+        said.append("seen inside inference_mode")
+    for device in ("cpu", "cuda", "mps", "xpu"):
+        if any_autocast_enabled() and torch.is_autocast_enabled(device):
+            said.append(f"seen under autocast for {device}")
+    return said
+
+
+def _has(keys: Any, name: str) -> bool:
+    key = getattr(torch._C.DispatchKey, name, None)
+    return key is not None and bool(keys.has(key))
+
+
+def is_odd(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor is in a state that cannot be made from dtype, device and shape."""
+    keys = torch._C._dispatch_keys(tensor)
+    return any(_has(keys, key) for key in _KEY_MEANINGS if key not in ("Conjugate", "Negative"))
+
+
+def any_autocast_enabled() -> bool:
+    """Tell whether autocast is on for any device, cheaply."""
+    return bool(autocast_switch()())
+
+
+def autocast_switch() -> Callable[[], bool]:
+    """Give torch's function that tells whether autocast is on for any device."""
+    switch: Callable[[], bool] = _look_up(torch._C, "_is_any_autocast_enabled")
+    return switch
+
+
+def current_device() -> torch.device | None:
+    """Give the default device that was set by the user, None where none was."""
+    device: torch.device | None = torch.utils._device.CURRENT_DEVICE
+    return device
