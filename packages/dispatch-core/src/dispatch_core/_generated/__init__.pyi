@@ -24,24 +24,24 @@ from dispatch_core._generated import symm_mem as symm_mem_types
 from dispatch_core._ops import Ops
 
 class TypedOps(Ops):
-    _c10d_functional: _c10d_functional_types._c10d_functional
-    _c10d_functional_autograd: _c10d_functional_autograd_types._c10d_functional_autograd
-    _dtensor: _dtensor_types._dtensor
-    _quantized: _quantized_types._quantized
-    aten: aten_types.aten
-    c10d: c10d_types.c10d
-    debugprims: debugprims_types.debugprims
-    export: export_types.export
-    inductor: inductor_types.inductor
-    inductor_prims: inductor_prims_types.inductor_prims
-    mkl: mkl_types.mkl
-    mkldnn: mkldnn_types.mkldnn
-    mkldnn_prepacked: mkldnn_prepacked_types.mkldnn_prepacked
-    onednn: onednn_types.onednn
-    prims: prims_types.prims
-    profiler: profiler_types.profiler
-    quantization: quantization_types.quantization
-    quantized: quantized_types.quantized
-    rngprims: rngprims_types.rngprims
-    sparse: sparse_types.sparse
-    symm_mem: symm_mem_types.symm_mem
+    _c10d_functional: _c10d_functional_types._c10d_functional_namespace
+    _c10d_functional_autograd: _c10d_functional_autograd_types._c10d_functional_autograd_namespace
+    _dtensor: _dtensor_types._dtensor_namespace
+    _quantized: _quantized_types._quantized_namespace
+    aten: aten_types.aten_namespace
+    c10d: c10d_types.c10d_namespace
+    debugprims: debugprims_types.debugprims_namespace
+    export: export_types.export_namespace
+    inductor: inductor_types.inductor_namespace
+    inductor_prims: inductor_prims_types.inductor_prims_namespace
+    mkl: mkl_types.mkl_namespace
+    mkldnn: mkldnn_types.mkldnn_namespace
+    mkldnn_prepacked: mkldnn_prepacked_types.mkldnn_prepacked_namespace
+    onednn: onednn_types.onednn_namespace
+    prims: prims_types.prims_namespace
+    profiler: profiler_types.profiler_namespace
+    quantization: quantization_types.quantization_namespace
+    quantized: quantized_types.quantized_namespace
+    rngprims: rngprims_types.rngprims_namespace
+    sparse: sparse_types.sparse_namespace
+    symm_mem: symm_mem_types.symm_mem_namespace

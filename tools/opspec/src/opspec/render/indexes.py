@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opspec.model import Operator
 from opspec.render.layout import bracketed, comment_header, literal, string
@@ -20,6 +20,11 @@ __all__ = [
 
 
 Families = Mapping[str, Sequence[Operator]]
+
+
+def namespace_class(namespace: str, families: Iterable[str]) -> str:
+    """Name the type of `ops.<namespace>`; under the name of a family it would hide that module."""
+    return NamePool(families).claim(f"{namespace}_namespace")
 
 
 def render_package(sources: str) -> str:
@@ -62,7 +67,8 @@ def render_namespace_types(
         for operators in (*families.values(), *scripted.values())
         for operator in operators
     }
-    pool = NamePool({*names, namespace, "OpNamespace"})
+    class_ = namespace_class(namespace, families)
+    pool = NamePool({*names, "OpNamespace", class_})
     imports = []
     attributes: dict[str, str] = {}
     for package, group in ((namespace, families), ("torchscript", scripted)):
@@ -78,18 +84,18 @@ def render_namespace_types(
                 imports.append(import_as(f"dispatch_core._generated.{package}", family, module))
     body = "".join(line for _, line in sorted(attributes.items())) or "    ...\n"
     imports.append("from dispatch_core._ops import OpNamespace\n")
-    return f"{comment_header(sources)}{''.join(imports)}\nclass {namespace}(OpNamespace):\n{body}"
+    return f"{comment_header(sources)}{''.join(imports)}\nclass {class_}(OpNamespace):\n{body}"
 
 
-def render_root_types(namespaces: Sequence[str], sources: str) -> str:
+def render_root_types(namespaces: Mapping[str, Families], sources: str) -> str:
     """Render the type of `ops`: an attribute for each namespace."""
     pool = NamePool({*namespaces, "Ops", "TypedOps"})
     imports = []
     attributes = []
-    for namespace in sorted(namespaces):
+    for namespace, families in sorted(namespaces.items()):
         module = pool.claim(f"{namespace}_types")
         imports.append(import_as("dispatch_core._generated", namespace, module))
-        attributes.append(f"    {namespace}: {module}.{namespace}\n")
+        attributes.append(f"    {namespace}: {module}.{namespace_class(namespace, families)}\n")
     imports.append("from dispatch_core._ops import Ops\n")
     body = "".join(attributes) or "    ...\n"
     return f"{comment_header(sources)}{''.join(imports)}\nclass TypedOps(Ops):\n{body}"

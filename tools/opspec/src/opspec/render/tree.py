@@ -117,6 +117,6 @@ def render_tree(
     for package in PACKAGES:
         put(package, "__init__.py", render_package(source))
         put(package, "_index.py", render_root_index(names, source))
-    put("dispatch_core", "__init__.pyi", render_root_types(names, source))
+    put("dispatch_core", "__init__.pyi", render_root_types(namespaces, source))
     put("dispatch_core", "_types.pyi", render_types(source))
     return files

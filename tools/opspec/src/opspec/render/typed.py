@@ -234,10 +234,9 @@ def _answer(schema: Schema) -> str:
 
 
 def _receiver(names: Sequence[str]) -> str:
-    name = "_op"
-    while name in names:
-        name += "_"
-    return name
+    # `self` belongs to the schema, hence another name that mypy takes for a receiver: behind any
+    # other it adds a wrong guess to its messages.
+    return NamePool(names).claim("mcs" if "cls" in names else "cls")
 
 
 def _call(

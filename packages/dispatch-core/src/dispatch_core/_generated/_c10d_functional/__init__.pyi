@@ -3,7 +3,7 @@
 from dispatch_core._generated._c10d_functional import collectives as collectives_ops
 from dispatch_core._ops import OpNamespace
 
-class _c10d_functional(OpNamespace):
+class _c10d_functional_namespace(OpNamespace):
     all_gather_into_tensor: collectives_ops.all_gather_into_tensor_packet
     all_gather_into_tensor_coalesced: collectives_ops.all_gather_into_tensor_coalesced_packet
     all_gather_into_tensor_out: collectives_ops.all_gather_into_tensor_out_packet

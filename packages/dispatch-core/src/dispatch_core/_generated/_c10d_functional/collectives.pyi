@@ -10,18 +10,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class all_gather_into_tensor_default_handler(Protocol):
-    def __call__(_op, /, input: Any, group_size: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, group_size: int, group_name: Any) -> Tensor: ...
 
 class all_gather_into_tensor_default(Handle[all_gather_into_tensor_default_handler]):
     """_c10d_functional::all_gather_into_tensor(Tensor input, int group_size, Any group_name) -> Tensor"""
-    def __call__(_op, /, input: Tensor, group_size: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, group_size: int, group_name: Any) -> Tensor: ...
 
 class all_gather_into_tensor_packet(OpPacket):
     default: all_gather_into_tensor_default
 
 class all_gather_into_tensor_coalesced_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inputs: list[Any],
         group_size: int,
@@ -33,7 +33,7 @@ class all_gather_into_tensor_coalesced_default(
 ):
     """_c10d_functional::all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, Any group_name) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         inputs: Sequence[Tensor],
         group_size: int,
@@ -44,12 +44,12 @@ class all_gather_into_tensor_coalesced_packet(OpPacket):
     default: all_gather_into_tensor_coalesced_default
 
 class all_gather_into_tensor_out_default_handler(Protocol):
-    def __call__(_op, /, input: Any, group_size: int, group_name: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, group_size: int, group_name: Any, *, out: Any) -> Tensor: ...
 
 class all_gather_into_tensor_out_default(Handle[all_gather_into_tensor_out_default_handler]):
     """_c10d_functional::all_gather_into_tensor_out(Tensor input, int group_size, Any group_name, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         group_size: int,
@@ -62,28 +62,28 @@ class all_gather_into_tensor_out_packet(OpPacket):
     default: all_gather_into_tensor_out_default
 
 class all_reduce_default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: Any) -> Tensor: ...
 
 class all_reduce_default(Handle[all_reduce_default_handler]):
     """_c10d_functional::all_reduce(Tensor input, str reduce_op, Any group_name) -> Tensor"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: Any) -> Tensor: ...
 
 class all_reduce_packet(OpPacket):
     default: all_reduce_default
 
 class all_reduce__default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: Any) -> Tensor: ...
 
 class all_reduce__default(Handle[all_reduce__default_handler]):
     """_c10d_functional::all_reduce_(Tensor(a!) input, str reduce_op, Any group_name) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: Any) -> Tensor: ...
 
 class all_reduce__packet(OpPacket):
     default: all_reduce__default
 
 class all_reduce_coalesced_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inputs: list[Any],
         reduce_op: str,
@@ -93,7 +93,7 @@ class all_reduce_coalesced_default_handler(Protocol):
 class all_reduce_coalesced_default(Handle[all_reduce_coalesced_default_handler]):
     """_c10d_functional::all_reduce_coalesced(Tensor[] inputs, str reduce_op, Any group_name) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         inputs: Sequence[Tensor],
         reduce_op: str,
@@ -105,7 +105,7 @@ class all_reduce_coalesced_packet(OpPacket):
 
 class all_reduce_coalesced__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inputs: list[Any],
         reduce_op: str,
@@ -115,7 +115,7 @@ class all_reduce_coalesced__default_handler(Protocol):
 class all_reduce_coalesced__default(Handle[all_reduce_coalesced__default_handler]):
     """_c10d_functional::all_reduce_coalesced_(Tensor[](a!) inputs, str reduce_op, Any group_name) -> Tensor[](a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         inputs: Sequence[Tensor],
         reduce_op: str,
@@ -127,7 +127,7 @@ class all_reduce_coalesced__packet(OpPacket):
 
 class all_to_all_single_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_split_sizes: list[Any],
@@ -138,7 +138,7 @@ class all_to_all_single_default_handler(Protocol):
 class all_to_all_single_default(Handle[all_to_all_single_default_handler]):
     """_c10d_functional::all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes, Any group_name) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_split_sizes: Sequence[int | torch.SymInt],
@@ -151,7 +151,7 @@ class all_to_all_single_packet(OpPacket):
 
 class batch_p2p_ops_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         op_list: list[Any],
         peer_list: list[Any],
@@ -163,7 +163,7 @@ class batch_p2p_ops_default_handler(Protocol):
 class batch_p2p_ops_default(Handle[batch_p2p_ops_default_handler]):
     """_c10d_functional::batch_p2p_ops(str[] op_list, int[] peer_list, int[] tag_list, Tensor[] tensors, str group_name) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         op_list: Sequence[str],
         peer_list: Sequence[int],
@@ -176,48 +176,48 @@ class batch_p2p_ops_packet(OpPacket):
     default: batch_p2p_ops_default
 
 class broadcast_default_handler(Protocol):
-    def __call__(_op, /, input: Any, src: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, src: int, group_name: Any) -> Tensor: ...
 
 class broadcast_default(Handle[broadcast_default_handler]):
     """_c10d_functional::broadcast(Tensor input, int src, Any group_name) -> Tensor"""
-    def __call__(_op, /, input: Tensor, src: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, src: int, group_name: Any) -> Tensor: ...
 
 class broadcast_packet(OpPacket):
     default: broadcast_default
 
 class broadcast__default_handler(Protocol):
-    def __call__(_op, /, input: Any, src: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, src: int, group_name: Any) -> Tensor: ...
 
 class broadcast__default(Handle[broadcast__default_handler]):
     """_c10d_functional::broadcast_(Tensor(a!) input, int src, Any group_name) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, src: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, src: int, group_name: Any) -> Tensor: ...
 
 class broadcast__packet(OpPacket):
     default: broadcast__default
 
 class irecv_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, src: int, tag: int, group_name: str) -> Tensor: ...
+    def __call__(cls, /, tensor: Any, src: int, tag: int, group_name: str) -> Tensor: ...
 
 class irecv_default(Handle[irecv_default_handler]):
     """_c10d_functional::irecv(Tensor tensor, int src, int tag, str group_name) -> Tensor"""
-    def __call__(_op, /, tensor: Tensor, src: int, tag: int, group_name: str) -> Tensor: ...
+    def __call__(cls, /, tensor: Tensor, src: int, tag: int, group_name: str) -> Tensor: ...
 
 class irecv_packet(OpPacket):
     default: irecv_default
 
 class isend_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, dst: int, tag: int, group_name: str) -> Tensor: ...
+    def __call__(cls, /, tensor: Any, dst: int, tag: int, group_name: str) -> Tensor: ...
 
 class isend_default(Handle[isend_default_handler]):
     """_c10d_functional::isend(Tensor tensor, int dst, int tag, str group_name) -> Tensor"""
-    def __call__(_op, /, tensor: Tensor, dst: int, tag: int, group_name: str) -> Tensor: ...
+    def __call__(cls, /, tensor: Tensor, dst: int, tag: int, group_name: str) -> Tensor: ...
 
 class isend_packet(OpPacket):
     default: isend_default
 
 class reduce_scatter_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         reduce_op: str,
@@ -228,7 +228,7 @@ class reduce_scatter_tensor_default_handler(Protocol):
 class reduce_scatter_tensor_default(Handle[reduce_scatter_tensor_default_handler]):
     """_c10d_functional::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, Any group_name) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         reduce_op: str,
@@ -241,7 +241,7 @@ class reduce_scatter_tensor_packet(OpPacket):
 
 class reduce_scatter_tensor_coalesced_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inputs: list[Any],
         reduce_op: str,
@@ -254,7 +254,7 @@ class reduce_scatter_tensor_coalesced_default(
 ):
     """_c10d_functional::reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, Any group_name) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         inputs: Sequence[Tensor],
         reduce_op: str,
@@ -267,7 +267,7 @@ class reduce_scatter_tensor_coalesced_packet(OpPacket):
 
 class reduce_scatter_tensor_out_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         reduce_op: str,
@@ -280,7 +280,7 @@ class reduce_scatter_tensor_out_default_handler(Protocol):
 class reduce_scatter_tensor_out_default(Handle[reduce_scatter_tensor_out_default_handler]):
     """_c10d_functional::reduce_scatter_tensor_out(Tensor input, str reduce_op, int group_size, Any group_name, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         reduce_op: str,
@@ -294,11 +294,11 @@ class reduce_scatter_tensor_out_packet(OpPacket):
     default: reduce_scatter_tensor_out_default
 
 class wait_tensor_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any) -> Tensor: ...
+    def __call__(cls, /, tensor: Any) -> Tensor: ...
 
 class wait_tensor_default(Handle[wait_tensor_default_handler]):
     """_c10d_functional::wait_tensor(Tensor tensor) -> Tensor"""
-    def __call__(_op, /, tensor: Tensor) -> Tensor: ...
+    def __call__(cls, /, tensor: Tensor) -> Tensor: ...
 
 class wait_tensor_packet(OpPacket):
     default: wait_tensor_default

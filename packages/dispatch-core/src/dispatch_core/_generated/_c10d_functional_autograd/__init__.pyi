@@ -3,7 +3,7 @@
 from dispatch_core._generated._c10d_functional_autograd import collectives as collectives_ops
 from dispatch_core._ops import OpNamespace
 
-class _c10d_functional_autograd(OpNamespace):
+class _c10d_functional_autograd_namespace(OpNamespace):
     all_gather_into_tensor: collectives_ops.all_gather_into_tensor_packet
     all_to_all_single: collectives_ops.all_to_all_single_packet
     reduce_scatter_tensor: collectives_ops.reduce_scatter_tensor_packet

@@ -10,18 +10,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class all_gather_into_tensor_default_handler(Protocol):
-    def __call__(_op, /, input: Any, group_size: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, group_size: int, group_name: Any) -> Tensor: ...
 
 class all_gather_into_tensor_default(Handle[all_gather_into_tensor_default_handler]):
     """_c10d_functional_autograd::all_gather_into_tensor(Tensor input, int group_size, Any group_name) -> Tensor"""
-    def __call__(_op, /, input: Tensor, group_size: int, group_name: Any) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, group_size: int, group_name: Any) -> Tensor: ...
 
 class all_gather_into_tensor_packet(OpPacket):
     default: all_gather_into_tensor_default
 
 class all_to_all_single_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_split_sizes: list[Any],
@@ -32,7 +32,7 @@ class all_to_all_single_default_handler(Protocol):
 class all_to_all_single_default(Handle[all_to_all_single_default_handler]):
     """_c10d_functional_autograd::all_to_all_single(Tensor input, SymInt[] output_split_sizes, SymInt[] input_split_sizes, Any group_name) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_split_sizes: Sequence[int | torch.SymInt],
@@ -45,7 +45,7 @@ class all_to_all_single_packet(OpPacket):
 
 class reduce_scatter_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         reduce_op: str,
@@ -56,7 +56,7 @@ class reduce_scatter_tensor_default_handler(Protocol):
 class reduce_scatter_tensor_default(Handle[reduce_scatter_tensor_default_handler]):
     """_c10d_functional_autograd::reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, Any group_name) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         reduce_op: str,

@@ -3,5 +3,5 @@
 from dispatch_core._generated._dtensor import collectives as collectives_ops
 from dispatch_core._ops import OpNamespace
 
-class _dtensor(OpNamespace):
+class _dtensor_namespace(OpNamespace):
     shard_dim_alltoall: collectives_ops.shard_dim_alltoall_packet

@@ -9,7 +9,7 @@ from dispatch_core._ops import OpPacket
 
 class shard_dim_alltoall_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         gather_dim: int,
@@ -20,7 +20,7 @@ class shard_dim_alltoall_default_handler(Protocol):
 class shard_dim_alltoall_default(Handle[shard_dim_alltoall_default_handler]):
     """_dtensor::shard_dim_alltoall(Tensor input, int gather_dim, int shard_dim, Any group_name) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         gather_dim: int,

@@ -3,7 +3,7 @@
 from dispatch_core._generated._quantized import quantized as quantized_ops
 from dispatch_core._ops import OpNamespace
 
-class _quantized(OpNamespace):
+class _quantized_namespace(OpNamespace):
     _wrapped_linear_prepack: quantized_ops._wrapped_linear_prepack_packet
     _wrapped_quantized_linear_prepacked: quantized_ops._wrapped_quantized_linear_prepacked_packet
     add: quantized_ops.add_packet

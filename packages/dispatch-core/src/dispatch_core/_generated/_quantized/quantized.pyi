@@ -11,18 +11,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _wrapped_linear_prepack_default_handler(Protocol):
-    def __call__(_op, /, W: Any, W_scale: Any, W_zero_point: Any, B: Any) -> Tensor: ...
+    def __call__(cls, /, W: Any, W_scale: Any, W_zero_point: Any, B: Any) -> Tensor: ...
 
 class _wrapped_linear_prepack_default(Handle[_wrapped_linear_prepack_default_handler]):
     """_quantized::_wrapped_linear_prepack(Tensor W, Tensor W_scale, Tensor W_zero_point, Tensor B) -> Tensor"""
-    def __call__(_op, /, W: Tensor, W_scale: Tensor, W_zero_point: Tensor, B: Tensor) -> Tensor: ...
+    def __call__(cls, /, W: Tensor, W_scale: Tensor, W_zero_point: Tensor, B: Tensor) -> Tensor: ...
 
 class _wrapped_linear_prepack_packet(OpPacket):
     default: _wrapped_linear_prepack_default
 
 class _wrapped_quantized_linear_prepacked_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         X_scale: Any,
@@ -38,7 +38,7 @@ class _wrapped_quantized_linear_prepacked_default(
 ):
     """_quantized::_wrapped_quantized_linear_prepacked(Tensor X, Tensor X_scale, Tensor X_zero_point, Tensor W_prepack, Tensor output_scale, Tensor output_zero_point, int out_channel) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         X_scale: Tensor,
@@ -53,12 +53,12 @@ class _wrapped_quantized_linear_prepacked_packet(OpPacket):
     default: _wrapped_quantized_linear_prepacked_default
 
 class add_default_handler(Protocol):
-    def __call__(_op, /, qa: Any, qb: Any, scale: float, zero_point: int) -> Tensor: ...
+    def __call__(cls, /, qa: Any, qb: Any, scale: float, zero_point: int) -> Tensor: ...
 
 class add_default(Handle[add_default_handler]):
     """_quantized::add(Tensor qa, Tensor qb, float scale, int zero_point) -> Tensor qc"""
     def __call__(
-        _op,
+        cls,
         /,
         qa: Tensor | Number,
         qb: Tensor | Number,
@@ -71,7 +71,7 @@ class add_packet(OpPacket):
 
 class conv2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -82,7 +82,7 @@ class conv2d_default_handler(Protocol):
 class conv2d_default(Handle[conv2d_default_handler]):
     """_quantized::conv2d(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -95,7 +95,7 @@ class conv2d_packet(OpPacket):
 
 class conv2d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -108,7 +108,7 @@ class conv2d_prepack_default_handler(Protocol):
 class conv2d_prepack_default(Handle[conv2d_prepack_default_handler]):
     """_quantized::conv2d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -123,7 +123,7 @@ class conv2d_prepack_packet(OpPacket):
 
 class conv2d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -134,7 +134,7 @@ class conv2d_relu_default_handler(Protocol):
 class conv2d_relu_default(Handle[conv2d_relu_default_handler]):
     """_quantized::conv2d_relu(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -147,7 +147,7 @@ class conv2d_relu_packet(OpPacket):
 
 class conv3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -158,7 +158,7 @@ class conv3d_default_handler(Protocol):
 class conv3d_default(Handle[conv3d_default_handler]):
     """_quantized::conv3d(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -171,7 +171,7 @@ class conv3d_packet(OpPacket):
 
 class conv3d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -184,7 +184,7 @@ class conv3d_prepack_default_handler(Protocol):
 class conv3d_prepack_default(Handle[conv3d_prepack_default_handler]):
     """_quantized::conv3d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv3dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -199,7 +199,7 @@ class conv3d_prepack_packet(OpPacket):
 
 class conv3d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -210,7 +210,7 @@ class conv3d_relu_default_handler(Protocol):
 class conv3d_relu_default(Handle[conv3d_relu_default_handler]):
     """_quantized::conv3d_relu(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -223,7 +223,7 @@ class conv3d_relu_packet(OpPacket):
 
 class conv_transpose1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -234,7 +234,7 @@ class conv_transpose1d_default_handler(Protocol):
 class conv_transpose1d_default(Handle[conv_transpose1d_default_handler]):
     """_quantized::conv_transpose1d(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -247,7 +247,7 @@ class conv_transpose1d_packet(OpPacket):
 
 class conv_transpose1d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -261,7 +261,7 @@ class conv_transpose1d_prepack_default_handler(Protocol):
 class conv_transpose1d_prepack_default(Handle[conv_transpose1d_prepack_default_handler]):
     """_quantized::conv_transpose1d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -277,7 +277,7 @@ class conv_transpose1d_prepack_packet(OpPacket):
 
 class conv_transpose2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -288,7 +288,7 @@ class conv_transpose2d_default_handler(Protocol):
 class conv_transpose2d_default(Handle[conv_transpose2d_default_handler]):
     """_quantized::conv_transpose2d(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -301,7 +301,7 @@ class conv_transpose2d_packet(OpPacket):
 
 class conv_transpose2d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -315,7 +315,7 @@ class conv_transpose2d_prepack_default_handler(Protocol):
 class conv_transpose2d_prepack_default(Handle[conv_transpose2d_prepack_default_handler]):
     """_quantized::conv_transpose2d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -331,7 +331,7 @@ class conv_transpose2d_prepack_packet(OpPacket):
 
 class conv_transpose3d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -345,7 +345,7 @@ class conv_transpose3d_prepack_default_handler(Protocol):
 class conv_transpose3d_prepack_default(Handle[conv_transpose3d_prepack_default_handler]):
     """_quantized::conv_transpose3d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv3dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -361,7 +361,7 @@ class conv_transpose3d_prepack_packet(OpPacket):
 
 class linear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W_prepack: Any,
@@ -372,7 +372,7 @@ class linear_default_handler(Protocol):
 class linear_default(Handle[linear_default_handler]):
     """_quantized::linear(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W_prepack: Any,
@@ -384,82 +384,82 @@ class linear_packet(OpPacket):
     default: linear_default
 
 class linear_dynamic_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class linear_dynamic_default(Handle[linear_dynamic_default_handler]):
     """_quantized::linear_dynamic(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, bool reduce_range=False) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor: ...
 
 class linear_dynamic_packet(OpPacket):
     default: linear_dynamic_default
 
 class linear_prepack_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Any: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Any: ...
 
 class linear_prepack_default(Handle[linear_prepack_default_handler]):
     """_quantized::linear_prepack(Tensor W, Tensor? B=None) -> __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Any: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Any: ...
 
 class linear_prepack_packet(OpPacket):
     default: linear_prepack_default
 
 class linear_prepack_fp16_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Any: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Any: ...
 
 class linear_prepack_fp16_default(Handle[linear_prepack_fp16_default_handler]):
     """_quantized::linear_prepack_fp16(Tensor W, Tensor? B=None) -> __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Any: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Any: ...
 
 class linear_prepack_fp16_packet(OpPacket):
     default: linear_prepack_fp16_default
 
 class linear_prepack_fp16_legacy_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Tensor: ...
 
 class linear_prepack_fp16_legacy_default(Handle[linear_prepack_fp16_legacy_default_handler]):
     """_quantized::linear_prepack_fp16_legacy(Tensor W, Tensor? B=None) -> Tensor W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
 
 class linear_prepack_fp16_legacy_packet(OpPacket):
     default: linear_prepack_fp16_legacy_default
 
 class linear_prepack_legacy_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Tensor: ...
 
 class linear_prepack_legacy_default(Handle[linear_prepack_legacy_default_handler]):
     """_quantized::linear_prepack_legacy(Tensor W, Tensor? B=None) -> Tensor W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
 
 class linear_prepack_legacy_packet(OpPacket):
     default: linear_prepack_legacy_default
 
 class wrapped_fbgemm_linear_fp16_weight_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W: Any, B: Any, out_channel: int) -> Tensor: ...
+    def __call__(cls, /, X: Any, W: Any, B: Any, out_channel: int) -> Tensor: ...
 
 class wrapped_fbgemm_linear_fp16_weight_default(
     Handle[wrapped_fbgemm_linear_fp16_weight_default_handler],
 ):
     """_quantized::wrapped_fbgemm_linear_fp16_weight(Tensor X, Tensor W, Tensor B, int out_channel) -> Tensor"""
-    def __call__(_op, /, X: Tensor, W: Tensor, B: Tensor, out_channel: int) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W: Tensor, B: Tensor, out_channel: int) -> Tensor: ...
 
 class wrapped_fbgemm_linear_fp16_weight_packet(OpPacket):
     default: wrapped_fbgemm_linear_fp16_weight_default
 
 class wrapped_fbgemm_pack_gemm_matrix_fp16_default_handler(Protocol):
-    def __call__(_op, /, W: Any) -> Tensor: ...
+    def __call__(cls, /, W: Any) -> Tensor: ...
 
 class wrapped_fbgemm_pack_gemm_matrix_fp16_default(
     Handle[wrapped_fbgemm_pack_gemm_matrix_fp16_default_handler],
 ):
     """_quantized::wrapped_fbgemm_pack_gemm_matrix_fp16(Tensor W) -> Tensor"""
-    def __call__(_op, /, W: Tensor) -> Tensor: ...
+    def __call__(cls, /, W: Tensor) -> Tensor: ...
 
 class wrapped_fbgemm_pack_gemm_matrix_fp16_packet(OpPacket):
     default: wrapped_fbgemm_pack_gemm_matrix_fp16_default
 
 class wrapped_quantized_linear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         X_scale: Any,
@@ -476,7 +476,7 @@ class wrapped_quantized_linear_default_handler(Protocol):
 class wrapped_quantized_linear_default(Handle[wrapped_quantized_linear_default_handler]):
     """_quantized::wrapped_quantized_linear(Tensor X, Tensor X_scale, Tensor X_zero_point, Tensor W, Tensor W_scale, Tensor W_zero_point, Tensor B, Tensor output_scale, Tensor output_zero_point, int out_channel) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         X_scale: Tensor,

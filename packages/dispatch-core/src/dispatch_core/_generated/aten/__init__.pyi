@@ -53,7 +53,7 @@ from dispatch_core._generated.torchscript import strings as torchscript_strings
 from dispatch_core._generated.torchscript import tensors as torchscript_tensors
 from dispatch_core._ops import OpNamespace
 
-class aten(OpNamespace):
+class aten_namespace(OpNamespace):
     Bool: torchscript_numbers.Bool_packet
     Complex: torchscript_numbers.Complex_packet
     ComplexImplicit: torchscript_tensors.ComplexImplicit_packet

@@ -11,19 +11,19 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _add_relu_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class _add_relu_Scalar(Handle[_add_relu_Scalar_handler]):
     """aten::_add_relu.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class _add_relu_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
 
 class _add_relu_Scalar_out(Handle[_add_relu_Scalar_out_handler]):
     """aten::_add_relu.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Number,
@@ -33,19 +33,19 @@ class _add_relu_Scalar_out(Handle[_add_relu_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class _add_relu_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class _add_relu_Tensor(Handle[_add_relu_Tensor_handler]):
     """aten::_add_relu.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
 
 class _add_relu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
 
 class _add_relu_out(Handle[_add_relu_out_handler]):
     """aten::_add_relu.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -61,36 +61,36 @@ class _add_relu_packet(OpPacket):
     out: _add_relu_out
 
 class _add_relu__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class _add_relu__Scalar(Handle[_add_relu__Scalar_handler]):
     """aten::_add_relu_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class _add_relu__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class _add_relu__Tensor(Handle[_add_relu__Tensor_handler]):
     """aten::_add_relu_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
 
 class _add_relu__packet(OpPacket):
     Scalar: _add_relu__Scalar
     Tensor: _add_relu__Tensor
 
 class _log_softmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _log_softmax_default(Handle[_log_softmax_default_handler]):
     """aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _log_softmax_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
 
 class _log_softmax_out(Handle[_log_softmax_out_handler]):
     """aten::_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
 
 class _log_softmax_packet(OpPacket):
     default: _log_softmax_default
@@ -98,7 +98,7 @@ class _log_softmax_packet(OpPacket):
 
 class _masked_softmax_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mask: Any,
@@ -109,7 +109,7 @@ class _masked_softmax_default_handler(Protocol):
 class _masked_softmax_default(Handle[_masked_softmax_default_handler]):
     """aten::_masked_softmax(Tensor self, Tensor mask, int? dim=None, int? mask_type=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mask: Tensor,
@@ -119,7 +119,7 @@ class _masked_softmax_default(Handle[_masked_softmax_default_handler]):
 
 class _masked_softmax_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mask: Any,
@@ -132,7 +132,7 @@ class _masked_softmax_out_handler(Protocol):
 class _masked_softmax_out(Handle[_masked_softmax_out_handler]):
     """aten::_masked_softmax.out(Tensor self, Tensor mask, int? dim=None, int? mask_type=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mask: Tensor,
@@ -147,74 +147,74 @@ class _masked_softmax_packet(OpPacket):
     out: _masked_softmax_out
 
 class _prelu_kernel_default_handler(Protocol):
-    def __call__(_op, /, self: Any, weight: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, weight: Any) -> Tensor: ...
 
 class _prelu_kernel_default(Handle[_prelu_kernel_default_handler]):
     """aten::_prelu_kernel(Tensor self, Tensor weight) -> Tensor"""
-    def __call__(_op, /, self: Tensor, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, weight: Tensor) -> Tensor: ...
 
 class _prelu_kernel_packet(OpPacket):
     default: _prelu_kernel_default
 
 class _safe_softmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class _safe_softmax_default(Handle[_safe_softmax_default_handler]):
     """aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class _safe_softmax_packet(OpPacket):
     default: _safe_softmax_default
 
 class _softmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _softmax_default(Handle[_softmax_default_handler]):
     """aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _softmax_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
 
 class _softmax_out(Handle[_softmax_out_handler]):
     """aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
 
 class _softmax_packet(OpPacket):
     default: _softmax_default
     out: _softmax_out
 
 class celu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, alpha: float = ...) -> Tensor: ...
 
 class celu_default(Handle[celu_default_handler]):
     """aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, alpha: Number = 1.0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, alpha: Number = 1.0) -> Tensor: ...
 
 class celu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, alpha: float = ..., *, out: Any) -> Tensor: ...
 
 class celu_out(Handle[celu_out_handler]):
     """aten::celu.out(Tensor self, Scalar alpha=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, alpha: Number = 1.0, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, alpha: Number = 1.0, *, out: Tensor) -> Tensor: ...
 
 class celu_packet(OpPacket):
     default: celu_default
     out: celu_out
 
 class celu__default_handler(Protocol):
-    def __call__(_op, /, self: Any, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, alpha: float = ...) -> Tensor: ...
 
 class celu__default(Handle[celu__default_handler]):
     """aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, alpha: Number = 1.0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, alpha: Number = 1.0) -> Tensor: ...
 
 class celu__packet(OpPacket):
     default: celu__default
 
 class elu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         alpha: float = ...,
@@ -225,7 +225,7 @@ class elu_default_handler(Protocol):
 class elu_default(Handle[elu_default_handler]):
     """aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         alpha: Number = 1,
@@ -235,7 +235,7 @@ class elu_default(Handle[elu_default_handler]):
 
 class elu_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         alpha: float = ...,
@@ -248,7 +248,7 @@ class elu_out_handler(Protocol):
 class elu_out(Handle[elu_out_handler]):
     """aten::elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         alpha: Number = 1,
@@ -264,7 +264,7 @@ class elu_packet(OpPacket):
 
 class elu__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         alpha: float = ...,
@@ -275,7 +275,7 @@ class elu__default_handler(Protocol):
 class elu__default(Handle[elu__default_handler]):
     """aten::elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         alpha: Number = 1,
@@ -287,135 +287,135 @@ class elu__packet(OpPacket):
     default: elu__default
 
 class gelu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, approximate: str = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, approximate: str = ...) -> Tensor: ...
 
 class gelu_default(Handle[gelu_default_handler]):
     """aten::gelu(Tensor self, *, str approximate="none") -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, approximate: str = "none") -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, approximate: str = "none") -> Tensor: ...
 
 class gelu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, approximate: str = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, approximate: str = ..., out: Any) -> Tensor: ...
 
 class gelu_out(Handle[gelu_out_handler]):
     """aten::gelu.out(Tensor self, *, str approximate="none", Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, approximate: str = "none", out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, approximate: str = "none", out: Tensor) -> Tensor: ...
 
 class gelu_packet(OpPacket):
     default: gelu_default
     out: gelu_out
 
 class gelu__default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, approximate: str = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, approximate: str = ...) -> Tensor: ...
 
 class gelu__default(Handle[gelu__default_handler]):
     """aten::gelu_(Tensor(a!) self, *, str approximate="none") -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, approximate: str = "none") -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, approximate: str = "none") -> Tensor: ...
 
 class gelu__packet(OpPacket):
     default: gelu__default
 
 class glu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int = ...) -> Tensor: ...
 
 class glu_default(Handle[glu_default_handler]):
     """aten::glu(Tensor self, int dim=-1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int = -1) -> Tensor: ...
 
 class glu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int = ..., *, out: Any) -> Tensor: ...
 
 class glu_out(Handle[glu_out_handler]):
     """aten::glu.out(Tensor self, int dim=-1, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int = -1, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int = -1, *, out: Tensor) -> Tensor: ...
 
 class glu_packet(OpPacket):
     default: glu_default
     out: glu_out
 
 class hardshrink_default_handler(Protocol):
-    def __call__(_op, /, self: Any, lambd: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, lambd: float = ...) -> Tensor: ...
 
 class hardshrink_default(Handle[hardshrink_default_handler]):
     """aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
-    def __call__(_op, /, self: Tensor, lambd: Number = 0.5) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, lambd: Number = 0.5) -> Tensor: ...
 
 class hardshrink_out_handler(Protocol):
-    def __call__(_op, /, self: Any, lambd: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, lambd: float = ..., *, out: Any) -> Tensor: ...
 
 class hardshrink_out(Handle[hardshrink_out_handler]):
     """aten::hardshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, lambd: Number = 0.5, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, lambd: Number = 0.5, *, out: Tensor) -> Tensor: ...
 
 class hardshrink_packet(OpPacket):
     default: hardshrink_default
     out: hardshrink_out
 
 class hardsigmoid_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class hardsigmoid_default(Handle[hardsigmoid_default_handler]):
     """aten::hardsigmoid(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class hardsigmoid_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class hardsigmoid_out(Handle[hardsigmoid_out_handler]):
     """aten::hardsigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class hardsigmoid_packet(OpPacket):
     default: hardsigmoid_default
     out: hardsigmoid_out
 
 class hardsigmoid__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class hardsigmoid__default(Handle[hardsigmoid__default_handler]):
     """aten::hardsigmoid_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class hardsigmoid__packet(OpPacket):
     default: hardsigmoid__default
 
 class hardswish_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class hardswish_default(Handle[hardswish_default_handler]):
     """aten::hardswish(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class hardswish_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class hardswish_out(Handle[hardswish_out_handler]):
     """aten::hardswish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class hardswish_packet(OpPacket):
     default: hardswish_default
     out: hardswish_out
 
 class hardswish__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class hardswish__default(Handle[hardswish__default_handler]):
     """aten::hardswish_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class hardswish__packet(OpPacket):
     default: hardswish__default
 
 class hardtanh_default_handler(Protocol):
-    def __call__(_op, /, self: Any, min_val: float = ..., max_val: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min_val: float = ..., max_val: float = ...) -> Tensor: ...
 
 class hardtanh_default(Handle[hardtanh_default_handler]):
     """aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, min_val: Number = -1, max_val: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min_val: Number = -1, max_val: Number = 1) -> Tensor: ...
 
 class hardtanh_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         min_val: float = ...,
@@ -427,7 +427,7 @@ class hardtanh_out_handler(Protocol):
 class hardtanh_out(Handle[hardtanh_out_handler]):
     """aten::hardtanh.out(Tensor self, Scalar min_val=-1, Scalar max_val=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min_val: Number = -1,
@@ -441,75 +441,75 @@ class hardtanh_packet(OpPacket):
     out: hardtanh_out
 
 class hardtanh__default_handler(Protocol):
-    def __call__(_op, /, self: Any, min_val: float = ..., max_val: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min_val: float = ..., max_val: float = ...) -> Tensor: ...
 
 class hardtanh__default(Handle[hardtanh__default_handler]):
     """aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, min_val: Number = -1, max_val: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min_val: Number = -1, max_val: Number = 1) -> Tensor: ...
 
 class hardtanh__packet(OpPacket):
     default: hardtanh__default
 
 class leaky_relu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, negative_slope: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, negative_slope: float = ...) -> Tensor: ...
 
 class leaky_relu_default(Handle[leaky_relu_default_handler]):
     """aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"""
-    def __call__(_op, /, self: Tensor, negative_slope: Number = 0.01) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, negative_slope: Number = 0.01) -> Tensor: ...
 
 class leaky_relu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, negative_slope: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, negative_slope: float = ..., *, out: Any) -> Tensor: ...
 
 class leaky_relu_out(Handle[leaky_relu_out_handler]):
     """aten::leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, negative_slope: Number = 0.01, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, negative_slope: Number = 0.01, *, out: Tensor) -> Tensor: ...
 
 class leaky_relu_packet(OpPacket):
     default: leaky_relu_default
     out: leaky_relu_out
 
 class leaky_relu__default_handler(Protocol):
-    def __call__(_op, /, self: Any, negative_slope: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, negative_slope: float = ...) -> Tensor: ...
 
 class leaky_relu__default(Handle[leaky_relu__default_handler]):
     """aten::leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, negative_slope: Number = 0.01) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, negative_slope: Number = 0.01) -> Tensor: ...
 
 class leaky_relu__packet(OpPacket):
     default: leaky_relu__default
 
 class log_sigmoid_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class log_sigmoid_default(Handle[log_sigmoid_default_handler]):
     """aten::log_sigmoid(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class log_sigmoid_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class log_sigmoid_out(Handle[log_sigmoid_out_handler]):
     """aten::log_sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class log_sigmoid_packet(OpPacket):
     default: log_sigmoid_default
     out: log_sigmoid_out
 
 class log_sigmoid_forward_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any) -> Sequence[Tensor]: ...
 
 class log_sigmoid_forward_default(Handle[log_sigmoid_forward_default_handler]):
     """aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)"""
-    def __call__(_op, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class log_sigmoid_forward_output_handler(Protocol):
-    def __call__(_op, /, self: Any, *, output: Any, buffer: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, *, output: Any, buffer: Any) -> Sequence[Tensor]: ...
 
 class log_sigmoid_forward_output(Handle[log_sigmoid_forward_output_handler]):
     """aten::log_sigmoid_forward.output(Tensor self, *, Tensor(a!) output, Tensor(b!) buffer) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -522,15 +522,15 @@ class log_sigmoid_forward_packet(OpPacket):
     output: log_sigmoid_forward_output
 
 class log_softmax_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class log_softmax_int(Handle[log_softmax_int_handler]):
     """aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class log_softmax_int_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -542,7 +542,7 @@ class log_softmax_int_out_handler(Protocol):
 class log_softmax_int_out(Handle[log_softmax_int_out_handler]):
     """aten::log_softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -556,94 +556,94 @@ class log_softmax_packet(OpPacket):
     int_out: log_softmax_int_out
 
 class mish_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class mish_default(Handle[mish_default_handler]):
     """aten::mish(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class mish_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class mish_out(Handle[mish_out_handler]):
     """aten::mish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class mish_packet(OpPacket):
     default: mish_default
     out: mish_out
 
 class mish__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class mish__default(Handle[mish__default_handler]):
     """aten::mish_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class mish__packet(OpPacket):
     default: mish__default
 
 class prelu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, weight: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, weight: Any) -> Tensor: ...
 
 class prelu_default(Handle[prelu_default_handler]):
     """aten::prelu(Tensor self, Tensor weight) -> Tensor"""
-    def __call__(_op, /, self: Tensor, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, weight: Tensor) -> Tensor: ...
 
 class prelu_packet(OpPacket):
     default: prelu_default
 
 class relu_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class relu_default(Handle[relu_default_handler]):
     """aten::relu(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class relu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class relu_out(Handle[relu_out_handler]):
     """aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class relu_packet(OpPacket):
     default: relu_default
     out: relu_out
 
 class relu6_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class relu6_default(Handle[relu6_default_handler]):
     """aten::relu6(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class relu6_packet(OpPacket):
     default: relu6_default
 
 class relu6__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class relu6__default(Handle[relu6__default_handler]):
     """aten::relu6_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class relu6__packet(OpPacket):
     default: relu6__default
 
 class relu__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class relu__default(Handle[relu__default_handler]):
     """aten::relu_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class relu__packet(OpPacket):
     default: relu__default
 
 class rrelu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         lower: float = ...,
@@ -655,7 +655,7 @@ class rrelu_default_handler(Protocol):
 class rrelu_default(Handle[rrelu_default_handler]):
     """aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         lower: Number = 0.125,
@@ -669,7 +669,7 @@ class rrelu_packet(OpPacket):
 
 class rrelu__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         lower: float = ...,
@@ -681,7 +681,7 @@ class rrelu__default_handler(Protocol):
 class rrelu__default(Handle[rrelu__default_handler]):
     """aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         lower: Number = 0.125,
@@ -695,7 +695,7 @@ class rrelu__packet(OpPacket):
 
 class rrelu_with_noise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         noise: Any,
@@ -708,7 +708,7 @@ class rrelu_with_noise_default_handler(Protocol):
 class rrelu_with_noise_default(Handle[rrelu_with_noise_default_handler]):
     """aten::rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         noise: Tensor,
@@ -720,7 +720,7 @@ class rrelu_with_noise_default(Handle[rrelu_with_noise_default_handler]):
 
 class rrelu_with_noise_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         noise: Any,
@@ -735,7 +735,7 @@ class rrelu_with_noise_out_handler(Protocol):
 class rrelu_with_noise_out(Handle[rrelu_with_noise_out_handler]):
     """aten::rrelu_with_noise.out(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         noise: Tensor,
@@ -753,7 +753,7 @@ class rrelu_with_noise_packet(OpPacket):
 
 class rrelu_with_noise__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         noise: Any,
@@ -766,7 +766,7 @@ class rrelu_with_noise__default_handler(Protocol):
 class rrelu_with_noise__default(Handle[rrelu_with_noise__default_handler]):
     """aten::rrelu_with_noise_(Tensor(a!) self, Tensor(b!) noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         noise: Tensor,
@@ -781,7 +781,7 @@ class rrelu_with_noise__packet(OpPacket):
 
 class rrelu_with_noise_functional_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         noise: Any,
@@ -794,7 +794,7 @@ class rrelu_with_noise_functional_default_handler(Protocol):
 class rrelu_with_noise_functional_default(Handle[rrelu_with_noise_functional_default_handler]):
     """aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> (Tensor, Tensor noise_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         noise: Tensor,
@@ -808,91 +808,91 @@ class rrelu_with_noise_functional_packet(OpPacket):
     default: rrelu_with_noise_functional_default
 
 class selu_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class selu_default(Handle[selu_default_handler]):
     """aten::selu(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class selu_packet(OpPacket):
     default: selu_default
 
 class selu__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class selu__default(Handle[selu__default_handler]):
     """aten::selu_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class selu__packet(OpPacket):
     default: selu__default
 
 class sigmoid_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class sigmoid_default(Handle[sigmoid_default_handler]):
     """aten::sigmoid(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class sigmoid_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class sigmoid_out(Handle[sigmoid_out_handler]):
     """aten::sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class sigmoid_packet(OpPacket):
     default: sigmoid_default
     out: sigmoid_out
 
 class sigmoid__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class sigmoid__default(Handle[sigmoid__default_handler]):
     """aten::sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class sigmoid__packet(OpPacket):
     default: sigmoid__default
 
 class silu_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class silu_default(Handle[silu_default_handler]):
     """aten::silu(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class silu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class silu_out(Handle[silu_out_handler]):
     """aten::silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class silu_packet(OpPacket):
     default: silu_default
     out: silu_out
 
 class silu__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class silu__default(Handle[silu__default_handler]):
     """aten::silu_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class silu__packet(OpPacket):
     default: silu__default
 
 class softmax_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class softmax_int(Handle[softmax_int_handler]):
     """aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class softmax_int_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -904,7 +904,7 @@ class softmax_int_out_handler(Protocol):
 class softmax_int_out(Handle[softmax_int_out_handler]):
     """aten::softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -918,15 +918,15 @@ class softmax_packet(OpPacket):
     int_out: softmax_int_out
 
 class softplus_default_handler(Protocol):
-    def __call__(_op, /, self: Any, beta: float = ..., threshold: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, beta: float = ..., threshold: float = ...) -> Tensor: ...
 
 class softplus_default(Handle[softplus_default_handler]):
     """aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
-    def __call__(_op, /, self: Tensor, beta: Number = 1, threshold: Number = 20) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, beta: Number = 1, threshold: Number = 20) -> Tensor: ...
 
 class softplus_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         beta: float = ...,
@@ -938,7 +938,7 @@ class softplus_out_handler(Protocol):
 class softplus_out(Handle[softplus_out_handler]):
     """aten::softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         beta: Number = 1,
@@ -952,37 +952,37 @@ class softplus_packet(OpPacket):
     out: softplus_out
 
 class softshrink_default_handler(Protocol):
-    def __call__(_op, /, self: Any, lambd: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, lambd: float = ...) -> Tensor: ...
 
 class softshrink_default(Handle[softshrink_default_handler]):
     """aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor"""
-    def __call__(_op, /, self: Tensor, lambd: Number = 0.5) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, lambd: Number = 0.5) -> Tensor: ...
 
 class softshrink_out_handler(Protocol):
-    def __call__(_op, /, self: Any, lambd: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, lambd: float = ..., *, out: Any) -> Tensor: ...
 
 class softshrink_out(Handle[softshrink_out_handler]):
     """aten::softshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, lambd: Number = 0.5, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, lambd: Number = 0.5, *, out: Tensor) -> Tensor: ...
 
 class softshrink_packet(OpPacket):
     default: softshrink_default
     out: softshrink_out
 
 class threshold_default_handler(Protocol):
-    def __call__(_op, /, self: Any, threshold: float, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, threshold: float, value: float) -> Tensor: ...
 
 class threshold_default(Handle[threshold_default_handler]):
     """aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, threshold: Number, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, threshold: Number, value: Number) -> Tensor: ...
 
 class threshold_out_handler(Protocol):
-    def __call__(_op, /, self: Any, threshold: float, value: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, threshold: float, value: float, *, out: Any) -> Tensor: ...
 
 class threshold_out(Handle[threshold_out_handler]):
     """aten::threshold.out(Tensor self, Scalar threshold, Scalar value, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         threshold: Number,
@@ -996,11 +996,11 @@ class threshold_packet(OpPacket):
     out: threshold_out
 
 class threshold__default_handler(Protocol):
-    def __call__(_op, /, self: Any, threshold: float, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, threshold: float, value: float) -> Tensor: ...
 
 class threshold__default(Handle[threshold__default_handler]):
     """aten::threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, threshold: Number, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, threshold: Number, value: Number) -> Tensor: ...
 
 class threshold__packet(OpPacket):
     default: threshold__default

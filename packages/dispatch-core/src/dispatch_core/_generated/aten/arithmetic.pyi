@@ -11,19 +11,19 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class add_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class add_Scalar(Handle[add_Scalar_handler]):
     """aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class add_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
 
 class add_Scalar_out(Handle[add_Scalar_out_handler]):
     """aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Number,
@@ -33,12 +33,12 @@ class add_Scalar_out(Handle[add_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class add_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class add_Tensor(Handle[add_Tensor_handler]):
     """aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -47,12 +47,12 @@ class add_Tensor(Handle[add_Tensor_handler]):
     ) -> Tensor: ...
 
 class add_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
 
 class add_out(Handle[add_out_handler]):
     """aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -80,18 +80,18 @@ class add_packet(OpPacket):
     t: torchscript_numbers.add_t
 
 class add__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class add__Scalar(Handle[add__Scalar_handler]):
     """aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class add__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class add__Tensor(Handle[add__Tensor_handler]):
     """aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor: ...
 
 class add__packet(OpPacket):
     Scalar: add__Scalar
@@ -100,7 +100,7 @@ class add__packet(OpPacket):
 
 class addcdiv_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         tensor1: Any,
@@ -112,7 +112,7 @@ class addcdiv_default_handler(Protocol):
 class addcdiv_default(Handle[addcdiv_default_handler]):
     """aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tensor1: Tensor,
@@ -123,7 +123,7 @@ class addcdiv_default(Handle[addcdiv_default_handler]):
 
 class addcdiv_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         tensor1: Any,
@@ -136,7 +136,7 @@ class addcdiv_out_handler(Protocol):
 class addcdiv_out(Handle[addcdiv_out_handler]):
     """aten::addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tensor1: Tensor,
@@ -152,7 +152,7 @@ class addcdiv_packet(OpPacket):
 
 class addcdiv__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         tensor1: Any,
@@ -164,7 +164,7 @@ class addcdiv__default_handler(Protocol):
 class addcdiv__default(Handle[addcdiv__default_handler]):
     """aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tensor1: Tensor,
@@ -178,7 +178,7 @@ class addcdiv__packet(OpPacket):
 
 class addcmul_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         tensor1: Any,
@@ -190,7 +190,7 @@ class addcmul_default_handler(Protocol):
 class addcmul_default(Handle[addcmul_default_handler]):
     """aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tensor1: Tensor,
@@ -201,7 +201,7 @@ class addcmul_default(Handle[addcmul_default_handler]):
 
 class addcmul_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         tensor1: Any,
@@ -214,7 +214,7 @@ class addcmul_out_handler(Protocol):
 class addcmul_out(Handle[addcmul_out_handler]):
     """aten::addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tensor1: Tensor,
@@ -230,7 +230,7 @@ class addcmul_packet(OpPacket):
 
 class addcmul__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         tensor1: Any,
@@ -242,7 +242,7 @@ class addcmul__default_handler(Protocol):
 class addcmul__default(Handle[addcmul__default_handler]):
     """aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tensor1: Tensor,
@@ -255,12 +255,12 @@ class addcmul__packet(OpPacket):
     default: addcmul__default
 
 class clamp_default_handler(Protocol):
-    def __call__(_op, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
 
 class clamp_default(Handle[clamp_default_handler]):
     """aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Number | None = None,
@@ -268,12 +268,12 @@ class clamp_default(Handle[clamp_default_handler]):
     ) -> Tensor: ...
 
 class clamp_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
 
 class clamp_Tensor(Handle[clamp_Tensor_handler]):
     """aten::clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Tensor | None = None,
@@ -282,7 +282,7 @@ class clamp_Tensor(Handle[clamp_Tensor_handler]):
 
 class clamp_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         min: Any | None = ...,
@@ -294,7 +294,7 @@ class clamp_Tensor_out_handler(Protocol):
 class clamp_Tensor_out(Handle[clamp_Tensor_out_handler]):
     """aten::clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Tensor | None = None,
@@ -305,7 +305,7 @@ class clamp_Tensor_out(Handle[clamp_Tensor_out_handler]):
 
 class clamp_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         min: float | None = ...,
@@ -317,7 +317,7 @@ class clamp_out_handler(Protocol):
 class clamp_out(Handle[clamp_out_handler]):
     """aten::clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Number | None = None,
@@ -333,12 +333,12 @@ class clamp_packet(OpPacket):
     out: clamp_out
 
 class clamp__default_handler(Protocol):
-    def __call__(_op, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
 
 class clamp__default(Handle[clamp__default_handler]):
     """aten::clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Number | None = None,
@@ -346,12 +346,12 @@ class clamp__default(Handle[clamp__default_handler]):
     ) -> Tensor: ...
 
 class clamp__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
 
 class clamp__Tensor(Handle[clamp__Tensor_handler]):
     """aten::clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Tensor | None = None,
@@ -363,32 +363,32 @@ class clamp__packet(OpPacket):
     default: clamp__default
 
 class clamp_max_default_handler(Protocol):
-    def __call__(_op, /, self: Any, max: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, max: float) -> Tensor: ...
 
 class clamp_max_default(Handle[clamp_max_default_handler]):
     """aten::clamp_max(Tensor self, Scalar max) -> Tensor"""
-    def __call__(_op, /, self: Tensor, max: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, max: Number) -> Tensor: ...
 
 class clamp_max_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, max: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, max: Any) -> Tensor: ...
 
 class clamp_max_Tensor(Handle[clamp_max_Tensor_handler]):
     """aten::clamp_max.Tensor(Tensor self, Tensor max) -> Tensor"""
-    def __call__(_op, /, self: Tensor, max: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, max: Tensor) -> Tensor: ...
 
 class clamp_max_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, max: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, max: Any, *, out: Any) -> Tensor: ...
 
 class clamp_max_Tensor_out(Handle[clamp_max_Tensor_out_handler]):
     """aten::clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, max: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, max: Tensor, *, out: Tensor) -> Tensor: ...
 
 class clamp_max_out_handler(Protocol):
-    def __call__(_op, /, self: Any, max: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, max: float, *, out: Any) -> Tensor: ...
 
 class clamp_max_out(Handle[clamp_max_out_handler]):
     """aten::clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, max: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, max: Number, *, out: Tensor) -> Tensor: ...
 
 class clamp_max_packet(OpPacket):
     Tensor: clamp_max_Tensor
@@ -397,50 +397,50 @@ class clamp_max_packet(OpPacket):
     out: clamp_max_out
 
 class clamp_max__default_handler(Protocol):
-    def __call__(_op, /, self: Any, max: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, max: float) -> Tensor: ...
 
 class clamp_max__default(Handle[clamp_max__default_handler]):
     """aten::clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, max: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, max: Number) -> Tensor: ...
 
 class clamp_max__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, max: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, max: Any) -> Tensor: ...
 
 class clamp_max__Tensor(Handle[clamp_max__Tensor_handler]):
     """aten::clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, max: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, max: Tensor) -> Tensor: ...
 
 class clamp_max__packet(OpPacket):
     Tensor: clamp_max__Tensor
     default: clamp_max__default
 
 class clamp_min_default_handler(Protocol):
-    def __call__(_op, /, self: Any, min: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: float) -> Tensor: ...
 
 class clamp_min_default(Handle[clamp_min_default_handler]):
     """aten::clamp_min(Tensor self, Scalar min) -> Tensor"""
-    def __call__(_op, /, self: Tensor, min: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min: Number) -> Tensor: ...
 
 class clamp_min_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, min: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: Any) -> Tensor: ...
 
 class clamp_min_Tensor(Handle[clamp_min_Tensor_handler]):
     """aten::clamp_min.Tensor(Tensor self, Tensor min) -> Tensor"""
-    def __call__(_op, /, self: Tensor, min: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min: Tensor) -> Tensor: ...
 
 class clamp_min_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, min: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: Any, *, out: Any) -> Tensor: ...
 
 class clamp_min_Tensor_out(Handle[clamp_min_Tensor_out_handler]):
     """aten::clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, min: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min: Tensor, *, out: Tensor) -> Tensor: ...
 
 class clamp_min_out_handler(Protocol):
-    def __call__(_op, /, self: Any, min: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: float, *, out: Any) -> Tensor: ...
 
 class clamp_min_out(Handle[clamp_min_out_handler]):
     """aten::clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, min: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min: Number, *, out: Tensor) -> Tensor: ...
 
 class clamp_min_packet(OpPacket):
     Tensor: clamp_min_Tensor
@@ -449,30 +449,30 @@ class clamp_min_packet(OpPacket):
     out: clamp_min_out
 
 class clamp_min__default_handler(Protocol):
-    def __call__(_op, /, self: Any, min: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: float) -> Tensor: ...
 
 class clamp_min__default(Handle[clamp_min__default_handler]):
     """aten::clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, min: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min: Number) -> Tensor: ...
 
 class clamp_min__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, min: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: Any) -> Tensor: ...
 
 class clamp_min__Tensor(Handle[clamp_min__Tensor_handler]):
     """aten::clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, min: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, min: Tensor) -> Tensor: ...
 
 class clamp_min__packet(OpPacket):
     Tensor: clamp_min__Tensor
     default: clamp_min__default
 
 class clip_default_handler(Protocol):
-    def __call__(_op, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
 
 class clip_default(Handle[clip_default_handler]):
     """aten::clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Number | None = None,
@@ -480,12 +480,12 @@ class clip_default(Handle[clip_default_handler]):
     ) -> Tensor: ...
 
 class clip_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
 
 class clip_Tensor(Handle[clip_Tensor_handler]):
     """aten::clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Tensor | None = None,
@@ -494,7 +494,7 @@ class clip_Tensor(Handle[clip_Tensor_handler]):
 
 class clip_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         min: Any | None = ...,
@@ -506,7 +506,7 @@ class clip_Tensor_out_handler(Protocol):
 class clip_Tensor_out(Handle[clip_Tensor_out_handler]):
     """aten::clip.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Tensor | None = None,
@@ -517,7 +517,7 @@ class clip_Tensor_out(Handle[clip_Tensor_out_handler]):
 
 class clip_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         min: float | None = ...,
@@ -529,7 +529,7 @@ class clip_out_handler(Protocol):
 class clip_out(Handle[clip_out_handler]):
     """aten::clip.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Number | None = None,
@@ -545,12 +545,12 @@ class clip_packet(OpPacket):
     out: clip_out
 
 class clip__default_handler(Protocol):
-    def __call__(_op, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: float | None = ..., max: float | None = ...) -> Tensor: ...
 
 class clip__default(Handle[clip__default_handler]):
     """aten::clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Number | None = None,
@@ -558,12 +558,12 @@ class clip__default(Handle[clip__default_handler]):
     ) -> Tensor: ...
 
 class clip__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min: Any | None = ..., max: Any | None = ...) -> Tensor: ...
 
 class clip__Tensor(Handle[clip__Tensor_handler]):
     """aten::clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         min: Tensor | None = None,
@@ -575,19 +575,19 @@ class clip__packet(OpPacket):
     default: clip__default
 
 class div_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class div_Scalar(Handle[div_Scalar_handler]):
     """aten::div.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number) -> Tensor: ...
 
 class div_Scalar_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
 
 class div_Scalar_mode(Handle[div_Scalar_mode_handler]):
     """aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Number,
@@ -597,7 +597,7 @@ class div_Scalar_mode(Handle[div_Scalar_mode_handler]):
 
 class div_Scalar_mode_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: float,
@@ -609,7 +609,7 @@ class div_Scalar_mode_out_handler(Protocol):
 class div_Scalar_mode_out(Handle[div_Scalar_mode_out_handler]):
     """aten::div.Scalar_mode_out(Tensor self, Scalar other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Number,
@@ -619,26 +619,26 @@ class div_Scalar_mode_out(Handle[div_Scalar_mode_out_handler]):
     ) -> Tensor: ...
 
 class div_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, out: Any) -> Tensor: ...
 
 class div_Scalar_out(Handle[div_Scalar_out_handler]):
     """aten::div.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor | Number, other: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number, *, out: Tensor) -> Tensor: ...
 
 class div_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class div_Tensor(Handle[div_Tensor_handler]):
     """aten::div.Tensor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class div_Tensor_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
 
 class div_Tensor_mode(Handle[div_Tensor_mode_handler]):
     """aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -647,12 +647,12 @@ class div_Tensor_mode(Handle[div_Tensor_mode_handler]):
     ) -> Tensor: ...
 
 class div_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class div_out(Handle[div_out_handler]):
     """aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -662,7 +662,7 @@ class div_out(Handle[div_out_handler]):
 
 class div_out_mode_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: Any,
@@ -674,7 +674,7 @@ class div_out_mode_handler(Protocol):
 class div_out_mode(Handle[div_out_mode_handler]):
     """aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -698,33 +698,33 @@ class div_packet(OpPacket):
     out_mode: div_out_mode
 
 class div__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class div__Scalar(Handle[div__Scalar_handler]):
     """aten::div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class div__Scalar_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
 
 class div__Scalar_mode(Handle[div__Scalar_mode_handler]):
     """aten::div_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, *, rounding_mode: str | None) -> Tensor: ...
 
 class div__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class div__Tensor(Handle[div__Tensor_handler]):
     """aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
 
 class div__Tensor_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
 
 class div__Tensor_mode(Handle[div__Tensor_mode_handler]):
     """aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor | Number,
@@ -739,19 +739,19 @@ class div__packet(OpPacket):
     Tensor_mode: div__Tensor_mode
 
 class divide_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class divide_Scalar(Handle[divide_Scalar_handler]):
     """aten::divide.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number) -> Tensor: ...
 
 class divide_Scalar_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
 
 class divide_Scalar_mode(Handle[divide_Scalar_mode_handler]):
     """aten::divide.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Number,
@@ -760,19 +760,19 @@ class divide_Scalar_mode(Handle[divide_Scalar_mode_handler]):
     ) -> Tensor: ...
 
 class divide_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class divide_Tensor(Handle[divide_Tensor_handler]):
     """aten::divide.Tensor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class divide_Tensor_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
 
 class divide_Tensor_mode(Handle[divide_Tensor_mode_handler]):
     """aten::divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -781,12 +781,12 @@ class divide_Tensor_mode(Handle[divide_Tensor_mode_handler]):
     ) -> Tensor: ...
 
 class divide_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class divide_out(Handle[divide_out_handler]):
     """aten::divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -796,7 +796,7 @@ class divide_out(Handle[divide_out_handler]):
 
 class divide_out_mode_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: Any,
@@ -808,7 +808,7 @@ class divide_out_mode_handler(Protocol):
 class divide_out_mode(Handle[divide_out_mode_handler]):
     """aten::divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -826,33 +826,33 @@ class divide_packet(OpPacket):
     out_mode: divide_out_mode
 
 class divide__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class divide__Scalar(Handle[divide__Scalar_handler]):
     """aten::divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class divide__Scalar_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, rounding_mode: str | None) -> Tensor: ...
 
 class divide__Scalar_mode(Handle[divide__Scalar_mode_handler]):
     """aten::divide_.Scalar_mode(Tensor(a!) self, Scalar other, *, str? rounding_mode) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, *, rounding_mode: str | None) -> Tensor: ...
 
 class divide__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class divide__Tensor(Handle[divide__Tensor_handler]):
     """aten::divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
 
 class divide__Tensor_mode_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, rounding_mode: str | None) -> Tensor: ...
 
 class divide__Tensor_mode(Handle[divide__Tensor_mode_handler]):
     """aten::divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor | Number,
@@ -867,46 +867,46 @@ class divide__packet(OpPacket):
     Tensor_mode: divide__Tensor_mode
 
 class float_power_Scalar_handler(Protocol):
-    def __call__(_op, /, self: float, exponent: Any) -> Tensor: ...
+    def __call__(cls, /, self: float, exponent: Any) -> Tensor: ...
 
 class float_power_Scalar(Handle[float_power_Scalar_handler]):
     """aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor"""
-    def __call__(_op, /, self: Number, exponent: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Number, exponent: Tensor) -> Tensor: ...
 
 class float_power_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: float, exponent: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: float, exponent: Any, *, out: Any) -> Tensor: ...
 
 class float_power_Scalar_out(Handle[float_power_Scalar_out_handler]):
     """aten::float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Number, exponent: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Number, exponent: Tensor, *, out: Tensor) -> Tensor: ...
 
 class float_power_Tensor_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: float) -> Tensor: ...
 
 class float_power_Tensor_Scalar(Handle[float_power_Tensor_Scalar_handler]):
     """aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
-    def __call__(_op, /, self: Tensor, exponent: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Number) -> Tensor: ...
 
 class float_power_Tensor_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: float, *, out: Any) -> Tensor: ...
 
 class float_power_Tensor_Scalar_out(Handle[float_power_Tensor_Scalar_out_handler]):
     """aten::float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Number, *, out: Tensor) -> Tensor: ...
 
 class float_power_Tensor_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: Any) -> Tensor: ...
 
 class float_power_Tensor_Tensor(Handle[float_power_Tensor_Tensor_handler]):
     """aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
-    def __call__(_op, /, self: Tensor, exponent: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Tensor) -> Tensor: ...
 
 class float_power_Tensor_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: Any, *, out: Any) -> Tensor: ...
 
 class float_power_Tensor_Tensor_out(Handle[float_power_Tensor_Tensor_out_handler]):
     """aten::float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Tensor, *, out: Tensor) -> Tensor: ...
 
 class float_power_packet(OpPacket):
     Scalar: float_power_Scalar
@@ -917,51 +917,51 @@ class float_power_packet(OpPacket):
     Tensor_Tensor_out: float_power_Tensor_Tensor_out
 
 class float_power__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: float) -> Tensor: ...
 
 class float_power__Scalar(Handle[float_power__Scalar_handler]):
     """aten::float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Number) -> Tensor: ...
 
 class float_power__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: Any) -> Tensor: ...
 
 class float_power__Tensor(Handle[float_power__Tensor_handler]):
     """aten::float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Tensor) -> Tensor: ...
 
 class float_power__packet(OpPacket):
     Scalar: float_power__Scalar
     Tensor: float_power__Tensor
 
 class floor_divide_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class floor_divide_default(Handle[floor_divide_default_handler]):
     """aten::floor_divide(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class floor_divide_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class floor_divide_Scalar(Handle[floor_divide_Scalar_handler]):
     """aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number) -> Tensor: ...
 
 class floor_divide_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, out: Any) -> Tensor: ...
 
 class floor_divide_Scalar_out(Handle[floor_divide_Scalar_out_handler]):
     """aten::floor_divide.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor | Number, other: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number, *, out: Tensor) -> Tensor: ...
 
 class floor_divide_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class floor_divide_out(Handle[floor_divide_out_handler]):
     """aten::floor_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -976,50 +976,50 @@ class floor_divide_packet(OpPacket):
     out: floor_divide_out
 
 class floor_divide__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class floor_divide__Scalar(Handle[floor_divide__Scalar_handler]):
     """aten::floor_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class floor_divide__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class floor_divide__Tensor(Handle[floor_divide__Tensor_handler]):
     """aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
 
 class floor_divide__packet(OpPacket):
     Scalar: floor_divide__Scalar
     Tensor: floor_divide__Tensor
 
 class fmod_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class fmod_Scalar(Handle[fmod_Scalar_handler]):
     """aten::fmod.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class fmod_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, out: Any) -> Tensor: ...
 
 class fmod_Scalar_out(Handle[fmod_Scalar_out_handler]):
     """aten::fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, *, out: Tensor) -> Tensor: ...
 
 class fmod_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class fmod_Tensor(Handle[fmod_Tensor_handler]):
     """aten::fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class fmod_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class fmod_Tensor_out(Handle[fmod_Tensor_out_handler]):
     """aten::fmod.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class fmod_packet(OpPacket):
     Scalar: fmod_Scalar
@@ -1033,50 +1033,50 @@ class fmod_packet(OpPacket):
     int_float: torchscript_numbers.fmod_int_float
 
 class fmod__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class fmod__Scalar(Handle[fmod__Scalar_handler]):
     """aten::fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class fmod__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class fmod__Tensor(Handle[fmod__Tensor_handler]):
     """aten::fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class fmod__packet(OpPacket):
     Scalar: fmod__Scalar
     Tensor: fmod__Tensor
 
 class lerp_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, end: Any, weight: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, end: Any, weight: float) -> Tensor: ...
 
 class lerp_Scalar(Handle[lerp_Scalar_handler]):
     """aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor"""
-    def __call__(_op, /, self: Tensor, end: Tensor, weight: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, end: Tensor, weight: Number) -> Tensor: ...
 
 class lerp_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, end: Any, weight: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, end: Any, weight: float, *, out: Any) -> Tensor: ...
 
 class lerp_Scalar_out(Handle[lerp_Scalar_out_handler]):
     """aten::lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, end: Tensor, weight: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, end: Tensor, weight: Number, *, out: Tensor) -> Tensor: ...
 
 class lerp_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, end: Any, weight: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, end: Any, weight: Any) -> Tensor: ...
 
 class lerp_Tensor(Handle[lerp_Tensor_handler]):
     """aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor"""
-    def __call__(_op, /, self: Tensor, end: Tensor, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, end: Tensor, weight: Tensor) -> Tensor: ...
 
 class lerp_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, end: Any, weight: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, end: Any, weight: Any, *, out: Any) -> Tensor: ...
 
 class lerp_Tensor_out(Handle[lerp_Tensor_out_handler]):
     """aten::lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, end: Tensor, weight: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, end: Tensor, weight: Tensor, *, out: Tensor) -> Tensor: ...
 
 class lerp_packet(OpPacket):
     Scalar: lerp_Scalar
@@ -1085,51 +1085,51 @@ class lerp_packet(OpPacket):
     Tensor_out: lerp_Tensor_out
 
 class lerp__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, end: Any, weight: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, end: Any, weight: float) -> Tensor: ...
 
 class lerp__Scalar(Handle[lerp__Scalar_handler]):
     """aten::lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, end: Tensor, weight: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, end: Tensor, weight: Number) -> Tensor: ...
 
 class lerp__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, end: Any, weight: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, end: Any, weight: Any) -> Tensor: ...
 
 class lerp__Tensor(Handle[lerp__Tensor_handler]):
     """aten::lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, end: Tensor, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, end: Tensor, weight: Tensor) -> Tensor: ...
 
 class lerp__packet(OpPacket):
     Scalar: lerp__Scalar
     Tensor: lerp__Tensor
 
 class mul_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class mul_Scalar(Handle[mul_Scalar_handler]):
     """aten::mul.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number) -> Tensor: ...
 
 class mul_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, out: Any) -> Tensor: ...
 
 class mul_Scalar_out(Handle[mul_Scalar_out_handler]):
     """aten::mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor | Number, other: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number, *, out: Tensor) -> Tensor: ...
 
 class mul_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class mul_Tensor(Handle[mul_Tensor_handler]):
     """aten::mul.Tensor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class mul_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class mul_out(Handle[mul_out_handler]):
     """aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -1156,18 +1156,18 @@ class mul_packet(OpPacket):
     right_: torchscript_numbers.mul_right_
 
 class mul__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class mul__Scalar(Handle[mul__Scalar_handler]):
     """aten::mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class mul__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class mul__Tensor(Handle[mul__Tensor_handler]):
     """aten::mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
 
 class mul__packet(OpPacket):
     Scalar: mul__Scalar
@@ -1175,26 +1175,26 @@ class mul__packet(OpPacket):
     t: torchscript_containers.mul__t
 
 class multiply_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class multiply_Scalar(Handle[multiply_Scalar_handler]):
     """aten::multiply.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number) -> Tensor: ...
 
 class multiply_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class multiply_Tensor(Handle[multiply_Tensor_handler]):
     """aten::multiply.Tensor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class multiply_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class multiply_out(Handle[multiply_out_handler]):
     """aten::multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -1208,36 +1208,36 @@ class multiply_packet(OpPacket):
     out: multiply_out
 
 class multiply__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class multiply__Scalar(Handle[multiply__Scalar_handler]):
     """aten::multiply_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class multiply__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class multiply__Tensor(Handle[multiply__Tensor_handler]):
     """aten::multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
 
 class multiply__packet(OpPacket):
     Scalar: multiply__Scalar
     Tensor: multiply__Tensor
 
 class neg_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class neg_default(Handle[neg_default_handler]):
     """aten::neg(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class neg_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class neg_out(Handle[neg_out_handler]):
     """aten::neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class neg_packet(OpPacket):
     Scalar: torchscript_numbers.neg_Scalar
@@ -1248,94 +1248,94 @@ class neg_packet(OpPacket):
     out: neg_out
 
 class neg__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class neg__default(Handle[neg__default_handler]):
     """aten::neg_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class neg__packet(OpPacket):
     default: neg__default
 
 class negative_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class negative_default(Handle[negative_default_handler]):
     """aten::negative(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class negative_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class negative_out(Handle[negative_out_handler]):
     """aten::negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class negative_packet(OpPacket):
     default: negative_default
     out: negative_out
 
 class negative__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class negative__default(Handle[negative__default_handler]):
     """aten::negative_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class negative__packet(OpPacket):
     default: negative__default
 
 class positive_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class positive_default(Handle[positive_default_handler]):
     """aten::positive(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class positive_packet(OpPacket):
     default: positive_default
 
 class pow_Scalar_handler(Protocol):
-    def __call__(_op, /, self: float, exponent: Any) -> Tensor: ...
+    def __call__(cls, /, self: float, exponent: Any) -> Tensor: ...
 
 class pow_Scalar(Handle[pow_Scalar_handler]):
     """aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor"""
-    def __call__(_op, /, self: Number, exponent: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Number, exponent: Tensor) -> Tensor: ...
 
 class pow_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: float, exponent: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: float, exponent: Any, *, out: Any) -> Tensor: ...
 
 class pow_Scalar_out(Handle[pow_Scalar_out_handler]):
     """aten::pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Number, exponent: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Number, exponent: Tensor, *, out: Tensor) -> Tensor: ...
 
 class pow_Tensor_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: float) -> Tensor: ...
 
 class pow_Tensor_Scalar(Handle[pow_Tensor_Scalar_handler]):
     """aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor"""
-    def __call__(_op, /, self: Tensor, exponent: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Number) -> Tensor: ...
 
 class pow_Tensor_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: float, *, out: Any) -> Tensor: ...
 
 class pow_Tensor_Scalar_out(Handle[pow_Tensor_Scalar_out_handler]):
     """aten::pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Number, *, out: Tensor) -> Tensor: ...
 
 class pow_Tensor_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: Any) -> Tensor: ...
 
 class pow_Tensor_Tensor(Handle[pow_Tensor_Tensor_handler]):
     """aten::pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor"""
-    def __call__(_op, /, self: Tensor, exponent: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Tensor) -> Tensor: ...
 
 class pow_Tensor_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: Any, *, out: Any) -> Tensor: ...
 
 class pow_Tensor_Tensor_out(Handle[pow_Tensor_Tensor_out_handler]):
     """aten::pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Tensor, *, out: Tensor) -> Tensor: ...
 
 class pow_packet(OpPacket):
     Scalar: pow_Scalar
@@ -1355,92 +1355,92 @@ class pow_packet(OpPacket):
     int_to_int: torchscript_numbers.pow_int_to_int
 
 class pow__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: float) -> Tensor: ...
 
 class pow__Scalar(Handle[pow__Scalar_handler]):
     """aten::pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Number) -> Tensor: ...
 
 class pow__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, exponent: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, exponent: Any) -> Tensor: ...
 
 class pow__Tensor(Handle[pow__Tensor_handler]):
     """aten::pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, exponent: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, exponent: Tensor) -> Tensor: ...
 
 class pow__packet(OpPacket):
     Scalar: pow__Scalar
     Tensor: pow__Tensor
 
 class reciprocal_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class reciprocal_default(Handle[reciprocal_default_handler]):
     """aten::reciprocal(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class reciprocal_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class reciprocal_out(Handle[reciprocal_out_handler]):
     """aten::reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class reciprocal_packet(OpPacket):
     default: reciprocal_default
     out: reciprocal_out
 
 class reciprocal__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class reciprocal__default(Handle[reciprocal__default_handler]):
     """aten::reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class reciprocal__packet(OpPacket):
     default: reciprocal__default
 
 class remainder_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class remainder_Scalar(Handle[remainder_Scalar_handler]):
     """aten::remainder.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class remainder_Scalar_Tensor_handler(Protocol):
-    def __call__(_op, /, self: float, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: float, other: Any) -> Tensor: ...
 
 class remainder_Scalar_Tensor(Handle[remainder_Scalar_Tensor_handler]):
     """aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Number, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Number, other: Tensor) -> Tensor: ...
 
 class remainder_Scalar_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: float, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: float, other: Any, *, out: Any) -> Tensor: ...
 
 class remainder_Scalar_Tensor_out(Handle[remainder_Scalar_Tensor_out_handler]):
     """aten::remainder.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Number, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Number, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class remainder_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, *, out: Any) -> Tensor: ...
 
 class remainder_Scalar_out(Handle[remainder_Scalar_out_handler]):
     """aten::remainder.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, *, out: Tensor) -> Tensor: ...
 
 class remainder_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class remainder_Tensor(Handle[remainder_Tensor_handler]):
     """aten::remainder.Tensor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class remainder_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class remainder_Tensor_out(Handle[remainder_Tensor_out_handler]):
     """aten::remainder.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class remainder_packet(OpPacket):
     Scalar: remainder_Scalar
@@ -1456,37 +1456,37 @@ class remainder_packet(OpPacket):
     int_float: torchscript_numbers.remainder_int_float
 
 class remainder__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class remainder__Scalar(Handle[remainder__Scalar_handler]):
     """aten::remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class remainder__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class remainder__Tensor(Handle[remainder__Tensor_handler]):
     """aten::remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class remainder__packet(OpPacket):
     Scalar: remainder__Scalar
     Tensor: remainder__Tensor
 
 class rsub_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class rsub_Scalar(Handle[rsub_Scalar_handler]):
     """aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class rsub_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
 
 class rsub_Scalar_out(Handle[rsub_Scalar_out_handler]):
     """aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Number,
@@ -1496,19 +1496,19 @@ class rsub_Scalar_out(Handle[rsub_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class rsub_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class rsub_Tensor(Handle[rsub_Tensor_handler]):
     """aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
 
 class rsub_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
 
 class rsub_Tensor_out(Handle[rsub_Tensor_out_handler]):
     """aten::rsub.Tensor_out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -1524,19 +1524,19 @@ class rsub_packet(OpPacket):
     Tensor_out: rsub_Tensor_out
 
 class sub_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class sub_Scalar(Handle[sub_Scalar_handler]):
     """aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class sub_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
 
 class sub_Scalar_out(Handle[sub_Scalar_out_handler]):
     """aten::sub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Number,
@@ -1546,12 +1546,12 @@ class sub_Scalar_out(Handle[sub_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class sub_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class sub_Tensor(Handle[sub_Tensor_handler]):
     """aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -1560,12 +1560,12 @@ class sub_Tensor(Handle[sub_Tensor_handler]):
     ) -> Tensor: ...
 
 class sub_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
 
 class sub_out(Handle[sub_out_handler]):
     """aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -1591,37 +1591,37 @@ class sub_packet(OpPacket):
     out: sub_out
 
 class sub__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class sub__Scalar(Handle[sub__Scalar_handler]):
     """aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class sub__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class sub__Tensor(Handle[sub__Tensor_handler]):
     """aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor: ...
 
 class sub__packet(OpPacket):
     Scalar: sub__Scalar
     Tensor: sub__Tensor
 
 class subtract_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class subtract_Scalar(Handle[subtract_Scalar_handler]):
     """aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class subtract_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class subtract_Tensor(Handle[subtract_Tensor_handler]):
     """aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -1630,12 +1630,12 @@ class subtract_Tensor(Handle[subtract_Tensor_handler]):
     ) -> Tensor: ...
 
 class subtract_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
 
 class subtract_out(Handle[subtract_out_handler]):
     """aten::subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -1650,44 +1650,44 @@ class subtract_packet(OpPacket):
     out: subtract_out
 
 class subtract__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
 
 class subtract__Scalar(Handle[subtract__Scalar_handler]):
     """aten::subtract_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class subtract__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
 
 class subtract__Tensor(Handle[subtract__Tensor_handler]):
     """aten::subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number, *, alpha: Number = 1) -> Tensor: ...
 
 class subtract__packet(OpPacket):
     Scalar: subtract__Scalar
     Tensor: subtract__Tensor
 
 class true_divide_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class true_divide_Scalar(Handle[true_divide_Scalar_handler]):
     """aten::true_divide.Scalar(Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Number) -> Tensor: ...
 
 class true_divide_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class true_divide_Tensor(Handle[true_divide_Tensor_handler]):
     """aten::true_divide.Tensor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class true_divide_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class true_divide_out(Handle[true_divide_out_handler]):
     """aten::true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -1701,18 +1701,18 @@ class true_divide_packet(OpPacket):
     out: true_divide_out
 
 class true_divide__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float) -> Tensor: ...
 
 class true_divide__Scalar(Handle[true_divide__Scalar_handler]):
     """aten::true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Number) -> Tensor: ...
 
 class true_divide__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class true_divide__Tensor(Handle[true_divide__Tensor_handler]):
     """aten::true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
 
 class true_divide__packet(OpPacket):
     Scalar: true_divide__Scalar

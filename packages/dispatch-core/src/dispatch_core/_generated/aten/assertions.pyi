@@ -11,36 +11,36 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _assert_async_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> None: ...
+    def __call__(cls, /, self: Any) -> None: ...
 
 class _assert_async_default(Handle[_assert_async_default_handler]):
     """aten::_assert_async(Tensor self) -> ()"""
-    def __call__(_op, /, self: Tensor) -> None: ...
+    def __call__(cls, /, self: Tensor) -> None: ...
 
 class _assert_async_msg_handler(Protocol):
-    def __call__(_op, /, self: Any, assert_msg: str) -> None: ...
+    def __call__(cls, /, self: Any, assert_msg: str) -> None: ...
 
 class _assert_async_msg(Handle[_assert_async_msg_handler]):
     """aten::_assert_async.msg(Tensor self, str assert_msg) -> ()"""
-    def __call__(_op, /, self: Tensor, assert_msg: str) -> None: ...
+    def __call__(cls, /, self: Tensor, assert_msg: str) -> None: ...
 
 class _assert_async_packet(OpPacket):
     default: _assert_async_default
     msg: _assert_async_msg
 
 class _assert_scalar_default_handler(Protocol):
-    def __call__(_op, /, self: float, assert_msg: str) -> None: ...
+    def __call__(cls, /, self: float, assert_msg: str) -> None: ...
 
 class _assert_scalar_default(Handle[_assert_scalar_default_handler]):
     """aten::_assert_scalar(Scalar self, str assert_msg) -> ()"""
-    def __call__(_op, /, self: Number, assert_msg: str) -> None: ...
+    def __call__(cls, /, self: Number, assert_msg: str) -> None: ...
 
 class _assert_scalar_packet(OpPacket):
     default: _assert_scalar_default
 
 class _assert_tensor_metadata_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         a: Any,
         size: list[Any] | None = ...,
@@ -54,7 +54,7 @@ class _assert_tensor_metadata_default_handler(Protocol):
 class _assert_tensor_metadata_default(Handle[_assert_tensor_metadata_default_handler]):
     """aten::_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         a: Tensor,
         size: Sequence[int | torch.SymInt] | None = None,
@@ -69,28 +69,28 @@ class _assert_tensor_metadata_packet(OpPacket):
     default: _assert_tensor_metadata_default
 
 class _functional_assert_async_msg_handler(Protocol):
-    def __call__(_op, /, self: Any, assert_msg: str, dep_token: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, assert_msg: str, dep_token: Any) -> Tensor: ...
 
 class _functional_assert_async_msg(Handle[_functional_assert_async_msg_handler]):
     """aten::_functional_assert_async.msg(Tensor self, str assert_msg, Tensor dep_token) -> Tensor"""
-    def __call__(_op, /, self: Tensor, assert_msg: str, dep_token: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, assert_msg: str, dep_token: Tensor) -> Tensor: ...
 
 class _functional_assert_async_packet(OpPacket):
     msg: _functional_assert_async_msg
 
 class _functional_assert_scalar_default_handler(Protocol):
-    def __call__(_op, /, self: float, assert_msg: str, dep_token: Any) -> Tensor: ...
+    def __call__(cls, /, self: float, assert_msg: str, dep_token: Any) -> Tensor: ...
 
 class _functional_assert_scalar_default(Handle[_functional_assert_scalar_default_handler]):
     """aten::_functional_assert_scalar(Scalar self, str assert_msg, Tensor dep_token) -> Tensor"""
-    def __call__(_op, /, self: Number, assert_msg: str, dep_token: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Number, assert_msg: str, dep_token: Tensor) -> Tensor: ...
 
 class _functional_assert_scalar_packet(OpPacket):
     default: _functional_assert_scalar_default
 
 class _functional_sym_constrain_range_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: float,
         min: int | None,
@@ -103,7 +103,7 @@ class _functional_sym_constrain_range_default(
 ):
     """aten::_functional_sym_constrain_range(Scalar size, int? min, int? max, Tensor dep_token) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Number,
         min: int | None,
@@ -116,7 +116,7 @@ class _functional_sym_constrain_range_packet(OpPacket):
 
 class _functional_sym_constrain_range_for_size_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: float,
         min: int | None,
@@ -129,7 +129,7 @@ class _functional_sym_constrain_range_for_size_default(
 ):
     """aten::_functional_sym_constrain_range_for_size(Scalar size, int? min, int? max, Tensor dep_token) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Number,
         min: int | None,
@@ -142,7 +142,7 @@ class _functional_sym_constrain_range_for_size_packet(OpPacket):
 
 class _make_dep_token_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         *,
         dtype: torch.dtype | None = ...,
@@ -155,7 +155,7 @@ class _make_dep_token_default_handler(Protocol):
 class _make_dep_token_default(Handle[_make_dep_token_default_handler]):
     """aten::_make_dep_token(*, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         *,
         dtype: torch.dtype | None = None,
@@ -169,22 +169,22 @@ class _make_dep_token_packet(OpPacket):
     default: _make_dep_token_default
 
 class _print_default_handler(Protocol):
-    def __call__(_op, /, s: str) -> None: ...
+    def __call__(cls, /, s: str) -> None: ...
 
 class _print_default(Handle[_print_default_handler]):
     """aten::_print(str s) -> ()"""
-    def __call__(_op, /, s: str) -> None: ...
+    def __call__(cls, /, s: str) -> None: ...
 
 class _print_packet(OpPacket):
     default: _print_default
 
 class sym_constrain_range_default_handler(Protocol):
-    def __call__(_op, /, size: float, *, min: int | None = ..., max: int | None = ...) -> None: ...
+    def __call__(cls, /, size: float, *, min: int | None = ..., max: int | None = ...) -> None: ...
 
 class sym_constrain_range_default(Handle[sym_constrain_range_default_handler]):
     """aten::sym_constrain_range(Scalar size, *, int? min=None, int? max=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Number,
         *,
@@ -196,12 +196,12 @@ class sym_constrain_range_packet(OpPacket):
     default: sym_constrain_range_default
 
 class sym_constrain_range_for_size_default_handler(Protocol):
-    def __call__(_op, /, size: float, *, min: int | None = ..., max: int | None = ...) -> None: ...
+    def __call__(cls, /, size: float, *, min: int | None = ..., max: int | None = ...) -> None: ...
 
 class sym_constrain_range_for_size_default(Handle[sym_constrain_range_for_size_default_handler]):
     """aten::sym_constrain_range_for_size(Scalar size, *, int? min=None, int? max=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Number,
         *,

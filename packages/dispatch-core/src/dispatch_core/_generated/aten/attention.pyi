@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _cudnn_attention_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -32,7 +32,7 @@ class _cudnn_attention_forward_default_handler(Protocol):
 class _cudnn_attention_forward_default(Handle[_cudnn_attention_forward_default_handler]):
     """aten::_cudnn_attention_forward(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, Tensor? cum_seq_q, Tensor? cum_seq_k, SymInt max_q, SymInt max_k, bool compute_log_sumexp, float dropout_p=0.0, bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor philox_seed, Tensor philox_offset, Tensor debug_attn_mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -65,7 +65,7 @@ class _cudnn_attention_forward_packet(OpPacket):
 
 class _efficient_attention_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -87,7 +87,7 @@ class _efficient_attention_forward_default_handler(Protocol):
 class _efficient_attention_forward_default(Handle[_efficient_attention_forward_default_handler]):
     """aten::_efficient_attention_forward(Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, SymInt? max_seqlen_q, SymInt? max_seqlen_k, float dropout_p, int custom_mask_type, bool compute_log_sumexp=False, *, float? scale=None, Tensor? seqlen_k=None, int? window_size=None) -> (Tensor output, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, SymInt max_seqlen_batch_q, SymInt max_seqlen_batch_k)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -111,7 +111,7 @@ class _efficient_attention_forward_packet(OpPacket):
 
 class _flash_attention_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -136,7 +136,7 @@ class _flash_attention_forward_default_handler(Protocol):
 class _flash_attention_forward_default(Handle[_flash_attention_forward_default_handler]):
     """aten::_flash_attention_forward(Tensor query, Tensor key, Tensor value, Tensor? cum_seq_q, Tensor? cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, bool return_debug_mask, *, float? scale=None, SymInt? window_size_left=None, SymInt? window_size_right=None, Tensor? seqused_k=None, Tensor? alibi_slopes=None, Tensor? block_table=None, int? num_splits=None) -> (Tensor output, Tensor softmax_logsumexp, Tensor rng_state, Tensor unused, Tensor debug_attn_mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -160,7 +160,7 @@ class _flash_attention_forward_default(Handle[_flash_attention_forward_default_h
 
 class _flash_attention_forward_quantized_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -186,7 +186,7 @@ class _flash_attention_forward_quantized_handler(Protocol):
 class _flash_attention_forward_quantized(Handle[_flash_attention_forward_quantized_handler]):
     """aten::_flash_attention_forward.quantized(Tensor query, Tensor key, Tensor value, Tensor? cum_seq_q, Tensor? cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, bool return_debug_mask, Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, *, float? scale=None, SymInt? window_size_left=None, SymInt? window_size_right=None, Tensor? seqused_k=None, Tensor? alibi_slopes=None) -> (Tensor output, Tensor softmax_logsumexp, Tensor rng_state, Tensor unused, Tensor debug_attn_mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -215,7 +215,7 @@ class _flash_attention_forward_packet(OpPacket):
 
 class _flash_attention_forward_no_dropout_inplace_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         out: Any,
         query: Any,
@@ -243,7 +243,7 @@ class _flash_attention_forward_no_dropout_inplace_default(
 ):
     """aten::_flash_attention_forward_no_dropout_inplace(Tensor(a!) out, Tensor query, Tensor key, Tensor value, Tensor? cum_seq_q, Tensor? cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, bool return_debug_mask, *, float? scale=None, SymInt? window_size_left=None, SymInt? window_size_right=None, Tensor? seqused_k=None, Tensor? alibi_slopes=None, Tensor? block_table=None, int? num_splits=None) -> Tensor softmax_logsumexp"""
     def __call__(
-        _op,
+        cls,
         /,
         out: Tensor,
         query: Tensor,
@@ -271,7 +271,7 @@ class _flash_attention_forward_no_dropout_inplace_packet(OpPacket):
 
 class _fused_sdp_choice_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -287,7 +287,7 @@ class _fused_sdp_choice_default_handler(Protocol):
 class _fused_sdp_choice_default(Handle[_fused_sdp_choice_default_handler]):
     """aten::_fused_sdp_choice(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> int"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -305,7 +305,7 @@ class _fused_sdp_choice_packet(OpPacket):
 
 class _native_multi_head_attention_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -325,7 +325,7 @@ class _native_multi_head_attention_default_handler(Protocol):
 class _native_multi_head_attention_default(Handle[_native_multi_head_attention_default_handler]):
     """aten::_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -344,7 +344,7 @@ class _native_multi_head_attention_default(Handle[_native_multi_head_attention_d
 
 class _native_multi_head_attention_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -367,7 +367,7 @@ class _native_multi_head_attention_out_handler(Protocol):
 class _native_multi_head_attention_out(Handle[_native_multi_head_attention_out_handler]):
     """aten::_native_multi_head_attention.out(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -393,7 +393,7 @@ class _native_multi_head_attention_packet(OpPacket):
 
 class _scaled_dot_product_attention_math_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -412,7 +412,7 @@ class _scaled_dot_product_attention_math_default(
 ):
     """aten::_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -431,7 +431,7 @@ class _scaled_dot_product_attention_math_packet(OpPacket):
 
 class _scaled_dot_product_attention_math_for_mps_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -450,7 +450,7 @@ class _scaled_dot_product_attention_math_for_mps_default(
 ):
     """aten::_scaled_dot_product_attention_math_for_mps(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -469,7 +469,7 @@ class _scaled_dot_product_attention_math_for_mps_packet(OpPacket):
 
 class _scaled_dot_product_cudnn_attention_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -488,7 +488,7 @@ class _scaled_dot_product_cudnn_attention_default(
 ):
     """aten::_scaled_dot_product_cudnn_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0.0, bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor philox_seed, Tensor philox_offset, Tensor debug_attn_mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -517,7 +517,7 @@ class _scaled_dot_product_cudnn_attention_packet(OpPacket):
 
 class _scaled_dot_product_efficient_attention_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -535,7 +535,7 @@ class _scaled_dot_product_efficient_attention_default(
 ):
     """aten::_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, bool compute_log_sumexp, float dropout_p=0.0, bool is_causal=False, *, float? scale=None) -> (Tensor output, Tensor log_sumexp, Tensor philox_seed, Tensor philox_offset)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -553,7 +553,7 @@ class _scaled_dot_product_efficient_attention_packet(OpPacket):
 
 class _scaled_dot_product_flash_attention_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -570,7 +570,7 @@ class _scaled_dot_product_flash_attention_default(
 ):
     """aten::_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor rng_state, Tensor unused, Tensor debug_attn_mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -594,7 +594,7 @@ class _scaled_dot_product_flash_attention_default(
 
 class _scaled_dot_product_flash_attention_quantized_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -614,7 +614,7 @@ class _scaled_dot_product_flash_attention_quantized(
 ):
     """aten::_scaled_dot_product_flash_attention.quantized(Tensor query, Tensor key, Tensor value, Tensor? q_descale, Tensor? k_descale, Tensor? v_descale, float dropout_p=0.0, bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor rng_state, Tensor unused, Tensor debug_attn_mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -645,7 +645,7 @@ class _scaled_dot_product_flash_attention_packet(OpPacket):
 
 class _scaled_dot_product_flash_attention_for_cpu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -662,7 +662,7 @@ class _scaled_dot_product_flash_attention_for_cpu_default(
 ):
     """aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -679,7 +679,7 @@ class _scaled_dot_product_flash_attention_for_cpu_packet(OpPacket):
 
 class _scaled_dot_product_fused_attention_overrideable_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -697,7 +697,7 @@ class _scaled_dot_product_fused_attention_overrideable_default(
 ):
     """aten::_scaled_dot_product_fused_attention_overrideable(Tensor query, Tensor key, Tensor value, Tensor? attn_bias=None, float dropout_p=0.0, bool is_causal=False, bool return_debug_mask=False, *, float? scale=None) -> (Tensor output, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, Tensor philox_seed, Tensor philox_offset, Tensor debug_attn_mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -724,12 +724,12 @@ class _scaled_dot_product_fused_attention_overrideable_packet(OpPacket):
     default: _scaled_dot_product_fused_attention_overrideable_default
 
 class _transform_bias_rescale_qkv_default_handler(Protocol):
-    def __call__(_op, /, qkv: Any, qkv_bias: Any, num_heads: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, qkv: Any, qkv_bias: Any, num_heads: int) -> Sequence[Tensor]: ...
 
 class _transform_bias_rescale_qkv_default(Handle[_transform_bias_rescale_qkv_default_handler]):
     """aten::_transform_bias_rescale_qkv(Tensor qkv, Tensor qkv_bias, int num_heads) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         qkv: Tensor,
         qkv_bias: Tensor,
@@ -738,7 +738,7 @@ class _transform_bias_rescale_qkv_default(Handle[_transform_bias_rescale_qkv_def
 
 class _transform_bias_rescale_qkv_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qkv: Any,
         qkv_bias: Any,
@@ -752,7 +752,7 @@ class _transform_bias_rescale_qkv_out_handler(Protocol):
 class _transform_bias_rescale_qkv_out(Handle[_transform_bias_rescale_qkv_out_handler]):
     """aten::_transform_bias_rescale_qkv.out(Tensor qkv, Tensor qkv_bias, int num_heads, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         qkv: Tensor,
         qkv_bias: Tensor,
@@ -769,7 +769,7 @@ class _transform_bias_rescale_qkv_packet(OpPacket):
 
 class _transformer_encoder_layer_fwd_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         src: Any,
         embed_dim: int,
@@ -798,7 +798,7 @@ class _transformer_encoder_layer_fwd_default(
 ):
     """aten::_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1, Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1, Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         src: Tensor,
         embed_dim: int,
@@ -824,7 +824,7 @@ class _transformer_encoder_layer_fwd_default(
 
 class _transformer_encoder_layer_fwd_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         src: Any,
         embed_dim: int,
@@ -853,7 +853,7 @@ class _transformer_encoder_layer_fwd_out_handler(Protocol):
 class _transformer_encoder_layer_fwd_out(Handle[_transformer_encoder_layer_fwd_out_handler]):
     """aten::_transformer_encoder_layer_fwd.out(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1, Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1, Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         src: Tensor,
         embed_dim: int,
@@ -885,7 +885,7 @@ class _transformer_encoder_layer_fwd_packet(OpPacket):
 
 class _triton_multi_head_attention_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -902,7 +902,7 @@ class _triton_multi_head_attention_default_handler(Protocol):
 class _triton_multi_head_attention_default(Handle[_triton_multi_head_attention_default_handler]):
     """aten::_triton_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -918,7 +918,7 @@ class _triton_multi_head_attention_default(Handle[_triton_multi_head_attention_d
 
 class _triton_multi_head_attention_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -937,7 +937,7 @@ class _triton_multi_head_attention_out_handler(Protocol):
 class _triton_multi_head_attention_out(Handle[_triton_multi_head_attention_out_handler]):
     """aten::_triton_multi_head_attention.out(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,
@@ -958,12 +958,12 @@ class _triton_multi_head_attention_packet(OpPacket):
     out: _triton_multi_head_attention_out
 
 class _triton_scaled_dot_attention_default_handler(Protocol):
-    def __call__(_op, /, q: Any, k: Any, v: Any, dropout_p: float = ...) -> Tensor: ...
+    def __call__(cls, /, q: Any, k: Any, v: Any, dropout_p: float = ...) -> Tensor: ...
 
 class _triton_scaled_dot_attention_default(Handle[_triton_scaled_dot_attention_default_handler]):
     """aten::_triton_scaled_dot_attention(Tensor q, Tensor k, Tensor v, float dropout_p=0.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         q: Tensor,
         k: Tensor,
@@ -972,12 +972,12 @@ class _triton_scaled_dot_attention_default(Handle[_triton_scaled_dot_attention_d
     ) -> Tensor: ...
 
 class _triton_scaled_dot_attention_out_handler(Protocol):
-    def __call__(_op, /, q: Any, k: Any, v: Any, dropout_p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, q: Any, k: Any, v: Any, dropout_p: float = ..., *, out: Any) -> Tensor: ...
 
 class _triton_scaled_dot_attention_out(Handle[_triton_scaled_dot_attention_out_handler]):
     """aten::_triton_scaled_dot_attention.out(Tensor q, Tensor k, Tensor v, float dropout_p=0.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         q: Tensor,
         k: Tensor,
@@ -993,7 +993,7 @@ class _triton_scaled_dot_attention_packet(OpPacket):
 
 class scaled_dot_product_attention_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         query: Any,
         key: Any,
@@ -1009,7 +1009,7 @@ class scaled_dot_product_attention_default_handler(Protocol):
 class scaled_dot_product_attention_default(Handle[scaled_dot_product_attention_default_handler]):
     """aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         query: Tensor,
         key: Tensor,

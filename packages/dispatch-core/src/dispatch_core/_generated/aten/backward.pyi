@@ -11,36 +11,36 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _adaptive_avg_pool2d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any) -> Tensor: ...
 
 class _adaptive_avg_pool2d_backward_default(Handle[_adaptive_avg_pool2d_backward_default_handler]):
     """aten::_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
 
 class _adaptive_avg_pool2d_backward_out_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
 
 class _adaptive_avg_pool2d_backward_out(Handle[_adaptive_avg_pool2d_backward_out_handler]):
     """aten::_adaptive_avg_pool2d_backward.out(Tensor grad_output, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _adaptive_avg_pool2d_backward_packet(OpPacket):
     default: _adaptive_avg_pool2d_backward_default
     out: _adaptive_avg_pool2d_backward_out
 
 class _adaptive_avg_pool3d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any) -> Tensor: ...
 
 class _adaptive_avg_pool3d_backward_default(Handle[_adaptive_avg_pool3d_backward_default_handler]):
     """aten::_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
 
 class _adaptive_avg_pool3d_backward_out_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
 
 class _adaptive_avg_pool3d_backward_out(Handle[_adaptive_avg_pool3d_backward_out_handler]):
     """aten::_adaptive_avg_pool3d_backward.out(Tensor grad_output, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _adaptive_avg_pool3d_backward_packet(OpPacket):
     default: _adaptive_avg_pool3d_backward_default
@@ -48,7 +48,7 @@ class _adaptive_avg_pool3d_backward_packet(OpPacket):
 
 class _batch_norm_impl_index_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         impl_index: int,
         input: Any,
@@ -69,7 +69,7 @@ class _batch_norm_impl_index_backward_default(
 ):
     """aten::_batch_norm_impl_index_backward(int impl_index, Tensor input, Tensor grad_output, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var_transform, bool train, float eps, bool[3] output_mask, Tensor reservedSpace) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         impl_index: int,
         input: Tensor,
@@ -89,12 +89,12 @@ class _batch_norm_impl_index_backward_packet(OpPacket):
     default: _batch_norm_impl_index_backward_default
 
 class _cdist_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Tensor: ...
 
 class _cdist_backward_default(Handle[_cdist_backward_default_handler]):
     """aten::_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         x1: Tensor,
@@ -105,7 +105,7 @@ class _cdist_backward_default(Handle[_cdist_backward_default_handler]):
 
 class _cdist_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         x1: Any,
@@ -119,7 +119,7 @@ class _cdist_backward_out_handler(Protocol):
 class _cdist_backward_out(Handle[_cdist_backward_out_handler]):
     """aten::_cdist_backward.out(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         x1: Tensor,
@@ -136,7 +136,7 @@ class _cdist_backward_packet(OpPacket):
 
 class _convolution_double_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ggI: Any | None,
         ggW: Any | None,
@@ -156,7 +156,7 @@ class _convolution_double_backward_default_handler(Protocol):
 class _convolution_double_backward_default(Handle[_convolution_double_backward_default_handler]):
     """aten::_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         ggI: Tensor | None,
         ggW: Tensor | None,
@@ -178,7 +178,7 @@ class _convolution_double_backward_packet(OpPacket):
 
 class _ctc_loss_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         log_probs: Any,
@@ -194,7 +194,7 @@ class _ctc_loss_backward_default_handler(Protocol):
 class _ctc_loss_backward_default(Handle[_ctc_loss_backward_default_handler]):
     """aten::_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         log_probs: Tensor,
@@ -209,7 +209,7 @@ class _ctc_loss_backward_default(Handle[_ctc_loss_backward_default_handler]):
 
 class _ctc_loss_backward_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         log_probs: Any,
@@ -225,7 +225,7 @@ class _ctc_loss_backward_Tensor_handler(Protocol):
 class _ctc_loss_backward_Tensor(Handle[_ctc_loss_backward_Tensor_handler]):
     """aten::_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         log_probs: Tensor,
@@ -240,7 +240,7 @@ class _ctc_loss_backward_Tensor(Handle[_ctc_loss_backward_Tensor_handler]):
 
 class _ctc_loss_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         log_probs: Any,
@@ -258,7 +258,7 @@ class _ctc_loss_backward_out_handler(Protocol):
 class _ctc_loss_backward_out(Handle[_ctc_loss_backward_out_handler]):
     """aten::_ctc_loss_backward.out(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         log_probs: Tensor,
@@ -280,7 +280,7 @@ class _ctc_loss_backward_packet(OpPacket):
 
 class _cudnn_attention_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         query: Any,
@@ -304,7 +304,7 @@ class _cudnn_attention_backward_default_handler(Protocol):
 class _cudnn_attention_backward_default(Handle[_cudnn_attention_backward_default_handler]):
     """aten::_cudnn_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, Tensor attn_bias, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, *, float? scale=None) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         query: Tensor,
@@ -330,7 +330,7 @@ class _cudnn_attention_backward_packet(OpPacket):
 
 class _cudnn_rnn_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -359,7 +359,7 @@ class _cudnn_rnn_backward_default_handler(Protocol):
 class _cudnn_rnn_backward_default(Handle[_cudnn_rnn_backward_default_handler]):
     """aten::_cudnn_rnn_backward(Tensor input, Tensor[] weight, int weight_stride0, Tensor weight_buf, Tensor hx, Tensor? cx, Tensor output, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, SymInt[] batch_sizes, Tensor? dropout_state, Tensor reserve, bool[4] output_mask) -> (Tensor, Tensor, Tensor, Tensor[])"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -387,7 +387,7 @@ class _cudnn_rnn_backward_default(Handle[_cudnn_rnn_backward_default_handler]):
 
 class _cudnn_rnn_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -421,7 +421,7 @@ class _cudnn_rnn_backward_out_handler(Protocol):
 class _cudnn_rnn_backward_out(Handle[_cudnn_rnn_backward_out_handler]):
     """aten::_cudnn_rnn_backward.out(Tensor input, Tensor[] weight, int weight_stride0, Tensor weight_buf, Tensor hx, Tensor? cx, Tensor output, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, SymInt[] batch_sizes, Tensor? dropout_state, Tensor reserve, bool[4] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!)[] out3) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -457,18 +457,18 @@ class _cudnn_rnn_backward_packet(OpPacket):
     out: _cudnn_rnn_backward_out
 
 class _dirichlet_grad_default_handler(Protocol):
-    def __call__(_op, /, x: Any, alpha: Any, total: Any) -> Tensor: ...
+    def __call__(cls, /, x: Any, alpha: Any, total: Any) -> Tensor: ...
 
 class _dirichlet_grad_default(Handle[_dirichlet_grad_default_handler]):
     """aten::_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor"""
-    def __call__(_op, /, x: Tensor, alpha: Tensor, total: Tensor) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, alpha: Tensor, total: Tensor) -> Tensor: ...
 
 class _dirichlet_grad_out_handler(Protocol):
-    def __call__(_op, /, x: Any, alpha: Any, total: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, x: Any, alpha: Any, total: Any, *, out: Any) -> Tensor: ...
 
 class _dirichlet_grad_out(Handle[_dirichlet_grad_out_handler]):
     """aten::_dirichlet_grad.out(Tensor x, Tensor alpha, Tensor total, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, x: Tensor, alpha: Tensor, total: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, alpha: Tensor, total: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _dirichlet_grad_packet(OpPacket):
     default: _dirichlet_grad_default
@@ -476,7 +476,7 @@ class _dirichlet_grad_packet(OpPacket):
 
 class _efficient_attention_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out_: Any,
         query: Any,
@@ -504,7 +504,7 @@ class _efficient_attention_backward_default_handler(Protocol):
 class _efficient_attention_backward_default(Handle[_efficient_attention_backward_default_handler]):
     """aten::_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor out, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, SymInt max_seqlen_q, SymInt max_seqlen_k, Tensor logsumexp, float dropout_p, Tensor philox_seed, Tensor philox_offset, int custom_mask_type, bool bias_requires_grad, *, float? scale=None, int? num_splits_key=None, int? window_size=None, bool shared_storage_dqdkdv=False) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out_: Tensor,
         query: Tensor,
@@ -534,7 +534,7 @@ class _efficient_attention_backward_packet(OpPacket):
 
 class _embedding_bag_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         indices: Any,
@@ -553,7 +553,7 @@ class _embedding_bag_backward_default_handler(Protocol):
 class _embedding_bag_backward_default(Handle[_embedding_bag_backward_default_handler]):
     """aten::_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         indices: Tensor,
@@ -574,7 +574,7 @@ class _embedding_bag_backward_packet(OpPacket):
 
 class _embedding_bag_dense_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         indices: Any,
@@ -591,7 +591,7 @@ class _embedding_bag_dense_backward_default_handler(Protocol):
 class _embedding_bag_dense_backward_default(Handle[_embedding_bag_dense_backward_default_handler]):
     """aten::_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         indices: Tensor,
@@ -607,7 +607,7 @@ class _embedding_bag_dense_backward_default(Handle[_embedding_bag_dense_backward
 
 class _embedding_bag_dense_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         indices: Any,
@@ -626,7 +626,7 @@ class _embedding_bag_dense_backward_out_handler(Protocol):
 class _embedding_bag_dense_backward_out(Handle[_embedding_bag_dense_backward_out_handler]):
     """aten::_embedding_bag_dense_backward.out(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         indices: Tensor,
@@ -648,7 +648,7 @@ class _embedding_bag_dense_backward_packet(OpPacket):
 
 class _embedding_bag_per_sample_weights_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         weight: Any,
@@ -664,7 +664,7 @@ class _embedding_bag_per_sample_weights_backward_default(
 ):
     """aten::_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         weight: Tensor,
@@ -677,7 +677,7 @@ class _embedding_bag_per_sample_weights_backward_default(
 
 class _embedding_bag_per_sample_weights_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         weight: Any,
@@ -695,7 +695,7 @@ class _embedding_bag_per_sample_weights_backward_out(
 ):
     """aten::_embedding_bag_per_sample_weights_backward.out(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         weight: Tensor,
@@ -714,7 +714,7 @@ class _embedding_bag_per_sample_weights_backward_packet(OpPacket):
 
 class _embedding_bag_sparse_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         indices: Any,
@@ -733,7 +733,7 @@ class _embedding_bag_sparse_backward_default(
 ):
     """aten::_embedding_bag_sparse_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         indices: Tensor,
@@ -752,7 +752,7 @@ class _embedding_bag_sparse_backward_packet(OpPacket):
 
 class _fake_quantize_learnable_per_channel_affine_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         self: Any,
@@ -769,7 +769,7 @@ class _fake_quantize_learnable_per_channel_affine_backward_default(
 ):
     """aten::_fake_quantize_learnable_per_channel_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.0) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -786,7 +786,7 @@ class _fake_quantize_learnable_per_channel_affine_backward_packet(OpPacket):
 
 class _fake_quantize_learnable_per_tensor_affine_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         self: Any,
@@ -802,7 +802,7 @@ class _fake_quantize_learnable_per_tensor_affine_backward_default(
 ):
     """aten::_fake_quantize_learnable_per_tensor_affine_backward(Tensor grad, Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.0) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -818,7 +818,7 @@ class _fake_quantize_learnable_per_tensor_affine_backward_packet(OpPacket):
 
 class _flash_attention_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         query: Any,
@@ -843,7 +843,7 @@ class _flash_attention_backward_default_handler(Protocol):
 class _flash_attention_backward_default(Handle[_flash_attention_backward_default_handler]):
     """aten::_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, Tensor rng_state, Tensor unused, *, float? scale=None, SymInt? window_size_left=None, SymInt? window_size_right=None) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         query: Tensor,
@@ -870,7 +870,7 @@ class _flash_attention_backward_packet(OpPacket):
 
 class _fused_rms_norm_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -883,7 +883,7 @@ class _fused_rms_norm_backward_default_handler(Protocol):
 class _fused_rms_norm_backward_default(Handle[_fused_rms_norm_backward_default_handler]):
     """aten::_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -897,18 +897,18 @@ class _fused_rms_norm_backward_packet(OpPacket):
     default: _fused_rms_norm_backward_default
 
 class _gather_sparse_backward_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, grad: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, grad: Any) -> Tensor: ...
 
 class _gather_sparse_backward_default(Handle[_gather_sparse_backward_default_handler]):
     """aten::_gather_sparse_backward(Tensor self, int dim, Tensor index, Tensor grad) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, grad: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, grad: Tensor) -> Tensor: ...
 
 class _gather_sparse_backward_packet(OpPacket):
     default: _gather_sparse_backward_default
 
 class _grid_sampler_2d_cpu_fallback_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -923,7 +923,7 @@ class _grid_sampler_2d_cpu_fallback_backward_default(
 ):
     """aten::_grid_sampler_2d_cpu_fallback_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -938,7 +938,7 @@ class _grid_sampler_2d_cpu_fallback_backward_packet(OpPacket):
 
 class _log_softmax_backward_data_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -949,7 +949,7 @@ class _log_softmax_backward_data_default_handler(Protocol):
 class _log_softmax_backward_data_default(Handle[_log_softmax_backward_data_default_handler]):
     """aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -959,7 +959,7 @@ class _log_softmax_backward_data_default(Handle[_log_softmax_backward_data_defau
 
 class _log_softmax_backward_data_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -972,7 +972,7 @@ class _log_softmax_backward_data_out_handler(Protocol):
 class _log_softmax_backward_data_out(Handle[_log_softmax_backward_data_out_handler]):
     """aten::_log_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -988,7 +988,7 @@ class _log_softmax_backward_data_packet(OpPacket):
 
 class _masked_softmax_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -999,7 +999,7 @@ class _masked_softmax_backward_default_handler(Protocol):
 class _masked_softmax_backward_default(Handle[_masked_softmax_backward_default_handler]):
     """aten::_masked_softmax_backward(Tensor grad_output, Tensor output, Tensor mask, int? dim=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -1009,7 +1009,7 @@ class _masked_softmax_backward_default(Handle[_masked_softmax_backward_default_h
 
 class _masked_softmax_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -1022,7 +1022,7 @@ class _masked_softmax_backward_out_handler(Protocol):
 class _masked_softmax_backward_out(Handle[_masked_softmax_backward_out_handler]):
     """aten::_masked_softmax_backward.out(Tensor grad_output, Tensor output, Tensor mask, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -1037,12 +1037,12 @@ class _masked_softmax_backward_packet(OpPacket):
     out: _masked_softmax_backward_out
 
 class _nested_select_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, dim: int, index: int) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, dim: int, index: int) -> Tensor: ...
 
 class _nested_select_backward_default(Handle[_nested_select_backward_default_handler]):
     """aten::_nested_select_backward(Tensor grad_output, Tensor self, int dim, SymInt index) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -1055,7 +1055,7 @@ class _nested_select_backward_packet(OpPacket):
 
 class _nested_sum_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         self: Any,
@@ -1066,7 +1066,7 @@ class _nested_sum_backward_default_handler(Protocol):
 class _nested_sum_backward_default(Handle[_nested_sum_backward_default_handler]):
     """aten::_nested_sum_backward(Tensor grad, Tensor self, int[1]? dim, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -1079,7 +1079,7 @@ class _nested_sum_backward_packet(OpPacket):
 
 class _pack_padded_sequence_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         input_size: list[Any],
@@ -1092,7 +1092,7 @@ class _pack_padded_sequence_backward_default(
 ):
     """aten::_pack_padded_sequence_backward(Tensor grad, SymInt[] input_size, Tensor batch_sizes, bool batch_first) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         input_size: Sequence[int | torch.SymInt],
@@ -1104,12 +1104,12 @@ class _pack_padded_sequence_backward_packet(OpPacket):
     default: _pack_padded_sequence_backward_default
 
 class _pdist_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, self: Any, p: float, pdist: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, self: Any, p: float, pdist: Any) -> Tensor: ...
 
 class _pdist_backward_default(Handle[_pdist_backward_default_handler]):
     """aten::_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -1118,12 +1118,12 @@ class _pdist_backward_default(Handle[_pdist_backward_default_handler]):
     ) -> Tensor: ...
 
 class _pdist_backward_out_handler(Protocol):
-    def __call__(_op, /, grad: Any, self: Any, p: float, pdist: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, self: Any, p: float, pdist: Any, *, out: Any) -> Tensor: ...
 
 class _pdist_backward_out(Handle[_pdist_backward_out_handler]):
     """aten::_pdist_backward.out(Tensor grad, Tensor self, float p, Tensor pdist, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -1138,12 +1138,12 @@ class _pdist_backward_packet(OpPacket):
     out: _pdist_backward_out
 
 class _prelu_kernel_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, weight: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, grad_output: Any, self: Any, weight: Any) -> Sequence[Tensor]: ...
 
 class _prelu_kernel_backward_default(Handle[_prelu_kernel_backward_default_handler]):
     """aten::_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -1155,7 +1155,7 @@ class _prelu_kernel_backward_packet(OpPacket):
 
 class _scaled_dot_product_cudnn_attention_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         query: Any,
@@ -1181,7 +1181,7 @@ class _scaled_dot_product_cudnn_attention_backward_default(
 ):
     """aten::_scaled_dot_product_cudnn_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, Tensor attn_bias, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, *, float? scale=None) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         query: Tensor,
@@ -1207,7 +1207,7 @@ class _scaled_dot_product_cudnn_attention_backward_packet(OpPacket):
 
 class _scaled_dot_product_efficient_attention_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out_: Any,
         query: Any,
@@ -1230,7 +1230,7 @@ class _scaled_dot_product_efficient_attention_backward_default(
 ):
     """aten::_scaled_dot_product_efficient_attention_backward(Tensor grad_out_, Tensor query, Tensor key, Tensor value, Tensor attn_bias, Tensor out, Tensor logsumexp, Tensor philox_seed, Tensor philox_offset, float dropout_p, bool[4] grad_input_mask, bool is_causal=False, *, float? scale=None) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out_: Tensor,
         query: Tensor,
@@ -1253,7 +1253,7 @@ class _scaled_dot_product_efficient_attention_backward_packet(OpPacket):
 
 class _scaled_dot_product_flash_attention_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         query: Any,
@@ -1278,7 +1278,7 @@ class _scaled_dot_product_flash_attention_backward_default(
 ):
     """aten::_scaled_dot_product_flash_attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, Tensor philox_seed, Tensor philox_offset, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         query: Tensor,
@@ -1303,7 +1303,7 @@ class _scaled_dot_product_flash_attention_backward_packet(OpPacket):
 
 class _scaled_dot_product_flash_attention_for_cpu_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         query: Any,
@@ -1323,7 +1323,7 @@ class _scaled_dot_product_flash_attention_for_cpu_backward_default(
 ):
     """aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         query: Tensor,
@@ -1343,7 +1343,7 @@ class _scaled_dot_product_flash_attention_for_cpu_backward_packet(OpPacket):
 
 class _scaled_dot_product_fused_attention_overrideable_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         query: Any,
@@ -1370,7 +1370,7 @@ class _scaled_dot_product_fused_attention_overrideable_backward_default(
 ):
     """aten::_scaled_dot_product_fused_attention_overrideable_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor attn_bias, bool[4] grad_input_mask, Tensor out, Tensor logsumexp, Tensor cum_seq_q, Tensor cum_seq_k, SymInt max_q, SymInt max_k, float dropout_p, bool is_causal, Tensor philox_seed, Tensor philox_offset, *, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value, Tensor grad_attn_bias)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         query: Tensor,
@@ -1397,7 +1397,7 @@ class _scaled_dot_product_fused_attention_overrideable_backward_packet(OpPacket)
 
 class _segment_reduce_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         output: Any,
@@ -1413,7 +1413,7 @@ class _segment_reduce_backward_default_handler(Protocol):
 class _segment_reduce_backward_default(Handle[_segment_reduce_backward_default_handler]):
     """aten::_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         output: Tensor,
@@ -1428,7 +1428,7 @@ class _segment_reduce_backward_default(Handle[_segment_reduce_backward_default_h
 
 class _segment_reduce_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         output: Any,
@@ -1445,7 +1445,7 @@ class _segment_reduce_backward_out_handler(Protocol):
 class _segment_reduce_backward_out(Handle[_segment_reduce_backward_out_handler]):
     """aten::_segment_reduce_backward.out(Tensor grad, Tensor output, Tensor data, str reduce, *, Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         output: Tensor,
@@ -1465,7 +1465,7 @@ class _segment_reduce_backward_packet(OpPacket):
 
 class _slow_conv2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -1482,7 +1482,7 @@ class _slow_conv2d_backward_grad_input_handler(Protocol):
 class _slow_conv2d_backward_grad_input(Handle[_slow_conv2d_backward_grad_input_handler]):
     """aten::_slow_conv2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor weight, SymInt[2] kernel_size, SymInt[2] stride, SymInt[2] padding, *, Tensor(a!) grad_input, Tensor(b!) grad_weight, Tensor(c!) grad_bias) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -1498,7 +1498,7 @@ class _slow_conv2d_backward_grad_input(Handle[_slow_conv2d_backward_grad_input_h
 
 class _slow_conv2d_backward_output_mask_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -1512,7 +1512,7 @@ class _slow_conv2d_backward_output_mask_handler(Protocol):
 class _slow_conv2d_backward_output_mask(Handle[_slow_conv2d_backward_output_mask_handler]):
     """aten::_slow_conv2d_backward.output_mask(Tensor grad_output, Tensor self, Tensor weight, SymInt[2] kernel_size, SymInt[2] stride, SymInt[2] padding, bool[3] output_mask) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -1525,7 +1525,7 @@ class _slow_conv2d_backward_output_mask(Handle[_slow_conv2d_backward_output_mask
 
 class _slow_conv2d_backward_output_mask_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -1543,7 +1543,7 @@ class _slow_conv2d_backward_output_mask_out_handler(Protocol):
 class _slow_conv2d_backward_output_mask_out(Handle[_slow_conv2d_backward_output_mask_out_handler]):
     """aten::_slow_conv2d_backward.output_mask_out(Tensor grad_output, Tensor self, Tensor weight, SymInt[2] kernel_size, SymInt[2] stride, SymInt[2] padding, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -1565,7 +1565,7 @@ class _slow_conv2d_backward_packet(OpPacket):
 
 class _softmax_backward_data_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -1576,7 +1576,7 @@ class _softmax_backward_data_default_handler(Protocol):
 class _softmax_backward_data_default(Handle[_softmax_backward_data_default_handler]):
     """aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -1586,7 +1586,7 @@ class _softmax_backward_data_default(Handle[_softmax_backward_data_default_handl
 
 class _softmax_backward_data_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -1599,7 +1599,7 @@ class _softmax_backward_data_out_handler(Protocol):
 class _softmax_backward_data_out(Handle[_softmax_backward_data_out_handler]):
     """aten::_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -1614,17 +1614,17 @@ class _softmax_backward_data_packet(OpPacket):
     out: _softmax_backward_data_out
 
 class _sparse_log_softmax_backward_data_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, output: Any, dim: int, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, output: Any, dim: int, self: Any) -> Tensor: ...
 
 class _sparse_log_softmax_backward_data_default(
     Handle[_sparse_log_softmax_backward_data_default_handler],
 ):
     """aten::_sparse_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, output: Tensor, dim: int, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, output: Tensor, dim: int, self: Tensor) -> Tensor: ...
 
 class _sparse_log_softmax_backward_data_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -1637,7 +1637,7 @@ class _sparse_log_softmax_backward_data_out_handler(Protocol):
 class _sparse_log_softmax_backward_data_out(Handle[_sparse_log_softmax_backward_data_out_handler]):
     """aten::_sparse_log_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -1653,7 +1653,7 @@ class _sparse_log_softmax_backward_data_packet(OpPacket):
 
 class _sparse_mm_reduce_impl_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_out: Any,
@@ -1668,7 +1668,7 @@ class _sparse_mm_reduce_impl_backward_default(
 ):
     """aten::_sparse_mm_reduce_impl_backward(Tensor self, Tensor grad_out, Tensor weight, str reduce, Tensor arg_out, bool[2] output_mask) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_out: Tensor,
@@ -1682,15 +1682,15 @@ class _sparse_mm_reduce_impl_backward_packet(OpPacket):
     default: _sparse_mm_reduce_impl_backward_default
 
 class _sparse_softmax_backward_data_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, output: Any, dim: int, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, output: Any, dim: int, self: Any) -> Tensor: ...
 
 class _sparse_softmax_backward_data_default(Handle[_sparse_softmax_backward_data_default_handler]):
     """aten::_sparse_softmax_backward_data(Tensor grad_output, Tensor output, int dim, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, output: Tensor, dim: int, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, output: Tensor, dim: int, self: Tensor) -> Tensor: ...
 
 class _sparse_softmax_backward_data_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -1703,7 +1703,7 @@ class _sparse_softmax_backward_data_out_handler(Protocol):
 class _sparse_softmax_backward_data_out(Handle[_sparse_softmax_backward_data_out_handler]):
     """aten::_sparse_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -1718,19 +1718,19 @@ class _sparse_softmax_backward_data_packet(OpPacket):
     out: _sparse_softmax_backward_data_out
 
 class _sparse_sum_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, self: Any, dim: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad: Any, self: Any, dim: list[Any]) -> Tensor: ...
 
 class _sparse_sum_backward_default(Handle[_sparse_sum_backward_default_handler]):
     """aten::_sparse_sum_backward(Tensor grad, Tensor self, int[] dim) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, self: Tensor, dim: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, self: Tensor, dim: Sequence[int]) -> Tensor: ...
 
 class _sparse_sum_backward_out_handler(Protocol):
-    def __call__(_op, /, grad: Any, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
 
 class _sparse_sum_backward_out(Handle[_sparse_sum_backward_out_handler]):
     """aten::_sparse_sum_backward.out(Tensor grad, Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -1744,18 +1744,18 @@ class _sparse_sum_backward_packet(OpPacket):
     out: _sparse_sum_backward_out
 
 class _standard_gamma_grad_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output: Any) -> Tensor: ...
 
 class _standard_gamma_grad_default(Handle[_standard_gamma_grad_default_handler]):
     """aten::_standard_gamma_grad(Tensor self, Tensor output) -> Tensor"""
-    def __call__(_op, /, self: Tensor, output: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output: Tensor) -> Tensor: ...
 
 class _standard_gamma_grad_out_handler(Protocol):
-    def __call__(_op, /, self: Any, output: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output: Any, *, out: Any) -> Tensor: ...
 
 class _standard_gamma_grad_out(Handle[_standard_gamma_grad_out_handler]):
     """aten::_standard_gamma_grad.out(Tensor self, Tensor output, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, output: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _standard_gamma_grad_packet(OpPacket):
     default: _standard_gamma_grad_default
@@ -1763,7 +1763,7 @@ class _standard_gamma_grad_packet(OpPacket):
 
 class _thnn_differentiable_gru_cell_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Any,
         input_gates: Any,
@@ -1778,7 +1778,7 @@ class _thnn_differentiable_gru_cell_backward_default(
 ):
     """aten::_thnn_differentiable_gru_cell_backward(Tensor grad_hy, Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias, Tensor? hidden_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Tensor,
         input_gates: Tensor,
@@ -1793,7 +1793,7 @@ class _thnn_differentiable_gru_cell_backward_packet(OpPacket):
 
 class _thnn_differentiable_lstm_cell_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Any | None,
         grad_cy: Any | None,
@@ -1810,7 +1810,7 @@ class _thnn_differentiable_lstm_cell_backward_default(
 ):
     """aten::_thnn_differentiable_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor input_gates, Tensor hidden_gates, Tensor? input_bias, Tensor? hidden_bias, Tensor cx, Tensor cy) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Tensor | None,
         grad_cy: Tensor | None,
@@ -1826,12 +1826,12 @@ class _thnn_differentiable_lstm_cell_backward_packet(OpPacket):
     default: _thnn_differentiable_lstm_cell_backward_default
 
 class _thnn_fused_gru_cell_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_hy: Any, workspace: Any, has_bias: bool) -> Sequence[Tensor]: ...
+    def __call__(cls, /, grad_hy: Any, workspace: Any, has_bias: bool) -> Sequence[Tensor]: ...
 
 class _thnn_fused_gru_cell_backward_default(Handle[_thnn_fused_gru_cell_backward_default_handler]):
     """aten::_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Tensor,
         workspace: Tensor,
@@ -1840,7 +1840,7 @@ class _thnn_fused_gru_cell_backward_default(Handle[_thnn_fused_gru_cell_backward
 
 class _thnn_fused_gru_cell_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Any,
         workspace: Any,
@@ -1856,7 +1856,7 @@ class _thnn_fused_gru_cell_backward_out_handler(Protocol):
 class _thnn_fused_gru_cell_backward_out(Handle[_thnn_fused_gru_cell_backward_out_handler]):
     """aten::_thnn_fused_gru_cell_backward.out(Tensor grad_hy, Tensor workspace, bool has_bias, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3, Tensor(e!) out4) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!), Tensor(e!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Tensor,
         workspace: Tensor,
@@ -1875,7 +1875,7 @@ class _thnn_fused_gru_cell_backward_packet(OpPacket):
 
 class _thnn_fused_lstm_cell_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Any | None,
         grad_cy: Any | None,
@@ -1890,7 +1890,7 @@ class _thnn_fused_lstm_cell_backward_default(
 ):
     """aten::_thnn_fused_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Tensor | None,
         grad_cy: Tensor | None,
@@ -1905,7 +1905,7 @@ class _thnn_fused_lstm_cell_backward_packet(OpPacket):
 
 class _thnn_fused_lstm_cell_backward_impl_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Any | None,
         grad_cy: Any | None,
@@ -1920,7 +1920,7 @@ class _thnn_fused_lstm_cell_backward_impl_default(
 ):
     """aten::_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Tensor | None,
         grad_cy: Tensor | None,
@@ -1932,7 +1932,7 @@ class _thnn_fused_lstm_cell_backward_impl_default(
 
 class _thnn_fused_lstm_cell_backward_impl_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Any | None,
         grad_cy: Any | None,
@@ -1951,7 +1951,7 @@ class _thnn_fused_lstm_cell_backward_impl_out(
 ):
     """aten::_thnn_fused_lstm_cell_backward_impl.out(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_hy: Tensor | None,
         grad_cy: Tensor | None,
@@ -1971,7 +1971,7 @@ class _thnn_fused_lstm_cell_backward_impl_packet(OpPacket):
 
 class _upsample_bicubic2d_aa_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -1986,7 +1986,7 @@ class _upsample_bicubic2d_aa_backward_default(
 ):
     """aten::_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1998,7 +1998,7 @@ class _upsample_bicubic2d_aa_backward_default(
 
 class _upsample_bicubic2d_aa_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2015,7 +2015,7 @@ class _upsample_bicubic2d_aa_backward_grad_input(
 ):
     """aten::_upsample_bicubic2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2033,7 +2033,7 @@ class _upsample_bicubic2d_aa_backward_packet(OpPacket):
 
 class _upsample_bilinear2d_aa_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2048,7 +2048,7 @@ class _upsample_bilinear2d_aa_backward_default(
 ):
     """aten::_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2060,7 +2060,7 @@ class _upsample_bilinear2d_aa_backward_default(
 
 class _upsample_bilinear2d_aa_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2077,7 +2077,7 @@ class _upsample_bilinear2d_aa_backward_grad_input(
 ):
     """aten::_upsample_bilinear2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2095,7 +2095,7 @@ class _upsample_bilinear2d_aa_backward_packet(OpPacket):
 
 class _upsample_lanczos2d_aa_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2110,7 +2110,7 @@ class _upsample_lanczos2d_aa_backward_default(
 ):
     """aten::_upsample_lanczos2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2122,7 +2122,7 @@ class _upsample_lanczos2d_aa_backward_default(
 
 class _upsample_lanczos2d_aa_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2139,7 +2139,7 @@ class _upsample_lanczos2d_aa_backward_grad_input(
 ):
     """aten::_upsample_lanczos2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2157,7 +2157,7 @@ class _upsample_lanczos2d_aa_backward_packet(OpPacket):
 
 class _upsample_nearest_exact1d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2170,7 +2170,7 @@ class _upsample_nearest_exact1d_backward_default(
 ):
     """aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2180,7 +2180,7 @@ class _upsample_nearest_exact1d_backward_default(
 
 class _upsample_nearest_exact1d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2195,7 +2195,7 @@ class _upsample_nearest_exact1d_backward_grad_input(
 ):
     """aten::_upsample_nearest_exact1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2211,7 +2211,7 @@ class _upsample_nearest_exact1d_backward_packet(OpPacket):
 
 class _upsample_nearest_exact2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2225,7 +2225,7 @@ class _upsample_nearest_exact2d_backward_default(
 ):
     """aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2236,7 +2236,7 @@ class _upsample_nearest_exact2d_backward_default(
 
 class _upsample_nearest_exact2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2252,7 +2252,7 @@ class _upsample_nearest_exact2d_backward_grad_input(
 ):
     """aten::_upsample_nearest_exact2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2269,7 +2269,7 @@ class _upsample_nearest_exact2d_backward_packet(OpPacket):
 
 class _upsample_nearest_exact3d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2284,7 +2284,7 @@ class _upsample_nearest_exact3d_backward_default(
 ):
     """aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2296,7 +2296,7 @@ class _upsample_nearest_exact3d_backward_default(
 
 class _upsample_nearest_exact3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -2313,7 +2313,7 @@ class _upsample_nearest_exact3d_backward_grad_input(
 ):
     """aten::_upsample_nearest_exact3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -2331,7 +2331,7 @@ class _upsample_nearest_exact3d_backward_packet(OpPacket):
 
 class _weight_norm_differentiable_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_w: Any,
         saved_v: Any,
@@ -2345,7 +2345,7 @@ class _weight_norm_differentiable_backward_default(
 ):
     """aten::_weight_norm_differentiable_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_w: Tensor,
         saved_v: Tensor,
@@ -2359,7 +2359,7 @@ class _weight_norm_differentiable_backward_packet(OpPacket):
 
 class _weight_norm_interface_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_w: Any,
         saved_v: Any,
@@ -2373,7 +2373,7 @@ class _weight_norm_interface_backward_default(
 ):
     """aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_w: Tensor,
         saved_v: Tensor,
@@ -2384,7 +2384,7 @@ class _weight_norm_interface_backward_default(
 
 class _weight_norm_interface_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_w: Any,
         saved_v: Any,
@@ -2399,7 +2399,7 @@ class _weight_norm_interface_backward_out_handler(Protocol):
 class _weight_norm_interface_backward_out(Handle[_weight_norm_interface_backward_out_handler]):
     """aten::_weight_norm_interface_backward.out(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_w: Tensor,
         saved_v: Tensor,
@@ -2416,27 +2416,27 @@ class _weight_norm_interface_backward_packet(OpPacket):
     out: _weight_norm_interface_backward_out
 
 class adaptive_avg_pool3d_backward_grad_input_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, grad_input: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, grad_input: Any) -> Tensor: ...
 
 class adaptive_avg_pool3d_backward_grad_input(
     Handle[adaptive_avg_pool3d_backward_grad_input_handler],
 ):
     """aten::adaptive_avg_pool3d_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, *, grad_input: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, *, grad_input: Tensor) -> Tensor: ...
 
 class adaptive_avg_pool3d_backward_packet(OpPacket):
     grad_input: adaptive_avg_pool3d_backward_grad_input
 
 class adaptive_max_pool2d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, indices: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, indices: Any) -> Tensor: ...
 
 class adaptive_max_pool2d_backward_default(Handle[adaptive_max_pool2d_backward_default_handler]):
     """aten::adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor: ...
 
 class adaptive_max_pool2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2450,7 +2450,7 @@ class adaptive_max_pool2d_backward_grad_input(
 ):
     """aten::adaptive_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2464,15 +2464,15 @@ class adaptive_max_pool2d_backward_packet(OpPacket):
     grad_input: adaptive_max_pool2d_backward_grad_input
 
 class adaptive_max_pool3d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, indices: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, indices: Any) -> Tensor: ...
 
 class adaptive_max_pool3d_backward_default(Handle[adaptive_max_pool3d_backward_default_handler]):
     """aten::adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor: ...
 
 class adaptive_max_pool3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2486,7 +2486,7 @@ class adaptive_max_pool3d_backward_grad_input(
 ):
     """aten::adaptive_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2500,14 +2500,14 @@ class adaptive_max_pool3d_backward_packet(OpPacket):
     grad_input: adaptive_max_pool3d_backward_grad_input
 
 class affine_grid_generator_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, size: list[Any], align_corners: bool) -> Tensor: ...
+    def __call__(cls, /, grad: Any, size: list[Any], align_corners: bool) -> Tensor: ...
 
 class affine_grid_generator_backward_default(
     Handle[affine_grid_generator_backward_default_handler],
 ):
     """aten::affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -2519,7 +2519,7 @@ class affine_grid_generator_backward_packet(OpPacket):
 
 class avg_pool2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2534,7 +2534,7 @@ class avg_pool2d_backward_default_handler(Protocol):
 class avg_pool2d_backward_default(Handle[avg_pool2d_backward_default_handler]):
     """aten::avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2548,7 +2548,7 @@ class avg_pool2d_backward_default(Handle[avg_pool2d_backward_default_handler]):
 
 class avg_pool2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2565,7 +2565,7 @@ class avg_pool2d_backward_grad_input_handler(Protocol):
 class avg_pool2d_backward_grad_input(Handle[avg_pool2d_backward_grad_input_handler]):
     """aten::avg_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2585,7 +2585,7 @@ class avg_pool2d_backward_packet(OpPacket):
 
 class avg_pool3d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2600,7 +2600,7 @@ class avg_pool3d_backward_default_handler(Protocol):
 class avg_pool3d_backward_default(Handle[avg_pool3d_backward_default_handler]):
     """aten::avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2614,7 +2614,7 @@ class avg_pool3d_backward_default(Handle[avg_pool3d_backward_default_handler]):
 
 class avg_pool3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2631,7 +2631,7 @@ class avg_pool3d_backward_grad_input_handler(Protocol):
 class avg_pool3d_backward_grad_input(Handle[avg_pool3d_backward_grad_input_handler]):
     """aten::avg_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2651,7 +2651,7 @@ class avg_pool3d_backward_packet(OpPacket):
 
 class batch_norm_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -2669,7 +2669,7 @@ class batch_norm_backward_default_handler(Protocol):
 class batch_norm_backward_default(Handle[batch_norm_backward_default_handler]):
     """aten::batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -2689,7 +2689,7 @@ class batch_norm_backward_packet(OpPacket):
 
 class batch_norm_backward_elemt_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -2704,7 +2704,7 @@ class batch_norm_backward_elemt_default_handler(Protocol):
 class batch_norm_backward_elemt_default(Handle[batch_norm_backward_elemt_default_handler]):
     """aten::batch_norm_backward_elemt(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, Tensor sum_dy, Tensor sum_dy_xmu, Tensor count) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -2718,7 +2718,7 @@ class batch_norm_backward_elemt_default(Handle[batch_norm_backward_elemt_default
 
 class batch_norm_backward_elemt_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -2735,7 +2735,7 @@ class batch_norm_backward_elemt_out_handler(Protocol):
 class batch_norm_backward_elemt_out(Handle[batch_norm_backward_elemt_out_handler]):
     """aten::batch_norm_backward_elemt.out(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, Tensor sum_dy, Tensor sum_dy_xmu, Tensor count, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -2755,7 +2755,7 @@ class batch_norm_backward_elemt_packet(OpPacket):
 
 class batch_norm_backward_reduce_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -2770,7 +2770,7 @@ class batch_norm_backward_reduce_default_handler(Protocol):
 class batch_norm_backward_reduce_default(Handle[batch_norm_backward_reduce_default_handler]):
     """aten::batch_norm_backward_reduce(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, bool input_g, bool weight_g, bool bias_g) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -2784,7 +2784,7 @@ class batch_norm_backward_reduce_default(Handle[batch_norm_backward_reduce_defau
 
 class batch_norm_backward_reduce_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -2804,7 +2804,7 @@ class batch_norm_backward_reduce_out_handler(Protocol):
 class batch_norm_backward_reduce_out(Handle[batch_norm_backward_reduce_out_handler]):
     """aten::batch_norm_backward_reduce.out(Tensor grad_out, Tensor input, Tensor mean, Tensor invstd, Tensor? weight, bool input_g, bool weight_g, bool bias_g, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -2827,7 +2827,7 @@ class batch_norm_backward_reduce_packet(OpPacket):
 
 class binary_cross_entropy_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2839,7 +2839,7 @@ class binary_cross_entropy_backward_default_handler(Protocol):
 class binary_cross_entropy_backward_default(Handle[binary_cross_entropy_backward_default_handler]):
     """aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2850,7 +2850,7 @@ class binary_cross_entropy_backward_default(Handle[binary_cross_entropy_backward
 
 class binary_cross_entropy_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -2866,7 +2866,7 @@ class binary_cross_entropy_backward_grad_input(
 ):
     """aten::binary_cross_entropy_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight=None, int reduction=1, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -2883,7 +2883,7 @@ class binary_cross_entropy_backward_packet(OpPacket):
 
 class conv_tbc_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         input: Any,
@@ -2895,7 +2895,7 @@ class conv_tbc_backward_default_handler(Protocol):
 class conv_tbc_backward_default(Handle[conv_tbc_backward_default_handler]):
     """aten::conv_tbc_backward(Tensor self, Tensor input, Tensor weight, Tensor bias, int pad) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         input: Tensor,
@@ -2909,7 +2909,7 @@ class conv_tbc_backward_packet(OpPacket):
 
 class convolution_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -2927,7 +2927,7 @@ class convolution_backward_default_handler(Protocol):
 class convolution_backward_default(Handle[convolution_backward_default_handler]):
     """aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -2944,7 +2944,7 @@ class convolution_backward_default(Handle[convolution_backward_default_handler])
 
 class convolution_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -2966,7 +2966,7 @@ class convolution_backward_out_handler(Protocol):
 class convolution_backward_out(Handle[convolution_backward_out_handler]):
     """aten::convolution_backward.out(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -2991,7 +2991,7 @@ class convolution_backward_packet(OpPacket):
 
 class convolution_backward_overrideable_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -3010,7 +3010,7 @@ class convolution_backward_overrideable_default(
 ):
     """aten::convolution_backward_overrideable(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor grad_input, Tensor grad_weight, Tensor grad_bias)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -3026,7 +3026,7 @@ class convolution_backward_overrideable_default(
 
 class convolution_backward_overrideable_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -3047,7 +3047,7 @@ class convolution_backward_overrideable_out_handler(Protocol):
 class convolution_backward_overrideable_out(Handle[convolution_backward_overrideable_out_handler]):
     """aten::convolution_backward_overrideable.out(Tensor grad_output, Tensor input, Tensor weight, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -3070,23 +3070,23 @@ class convolution_backward_overrideable_packet(OpPacket):
     out: convolution_backward_overrideable_out
 
 class cudnn_affine_grid_generator_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, N: int, C: int, H: int, W: int) -> Tensor: ...
+    def __call__(cls, /, grad: Any, N: int, C: int, H: int, W: int) -> Tensor: ...
 
 class cudnn_affine_grid_generator_backward_default(
     Handle[cudnn_affine_grid_generator_backward_default_handler],
 ):
     """aten::cudnn_affine_grid_generator_backward(Tensor grad, int N, int C, int H, int W) -> Tensor grad_theta"""
-    def __call__(_op, /, grad: Tensor, N: int, C: int, H: int, W: int) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, N: int, C: int, H: int, W: int) -> Tensor: ...
 
 class cudnn_affine_grid_generator_backward_out_handler(Protocol):
-    def __call__(_op, /, grad: Any, N: int, C: int, H: int, W: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, N: int, C: int, H: int, W: int, *, out: Any) -> Tensor: ...
 
 class cudnn_affine_grid_generator_backward_out(
     Handle[cudnn_affine_grid_generator_backward_out_handler],
 ):
     """aten::cudnn_affine_grid_generator_backward.out(Tensor grad, int N, int C, int H, int W, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         N: int,
@@ -3103,7 +3103,7 @@ class cudnn_affine_grid_generator_backward_packet(OpPacket):
 
 class cudnn_batch_norm_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grad_output: Any,
@@ -3119,7 +3119,7 @@ class cudnn_batch_norm_backward_default_handler(Protocol):
 class cudnn_batch_norm_backward_default(Handle[cudnn_batch_norm_backward_default_handler]):
     """aten::cudnn_batch_norm_backward(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, float epsilon, Tensor reserveSpace) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grad_output: Tensor,
@@ -3134,7 +3134,7 @@ class cudnn_batch_norm_backward_default(Handle[cudnn_batch_norm_backward_default
 
 class cudnn_batch_norm_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grad_output: Any,
@@ -3154,7 +3154,7 @@ class cudnn_batch_norm_backward_out_handler(Protocol):
 class cudnn_batch_norm_backward_out(Handle[cudnn_batch_norm_backward_out_handler]):
     """aten::cudnn_batch_norm_backward.out(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, float epsilon, Tensor reserveSpace, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grad_output: Tensor,
@@ -3176,12 +3176,12 @@ class cudnn_batch_norm_backward_packet(OpPacket):
     out: cudnn_batch_norm_backward_out
 
 class cudnn_grid_sampler_backward_default_handler(Protocol):
-    def __call__(_op, /, self: Any, grid: Any, grad_output: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, grid: Any, grad_output: Any) -> Sequence[Tensor]: ...
 
 class cudnn_grid_sampler_backward_default(Handle[cudnn_grid_sampler_backward_default_handler]):
     """aten::cudnn_grid_sampler_backward(Tensor self, Tensor grid, Tensor grad_output) -> (Tensor grad_self, Tensor grad_grid)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grid: Tensor,
@@ -3190,7 +3190,7 @@ class cudnn_grid_sampler_backward_default(Handle[cudnn_grid_sampler_backward_def
 
 class cudnn_grid_sampler_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grid: Any,
@@ -3203,7 +3203,7 @@ class cudnn_grid_sampler_backward_out_handler(Protocol):
 class cudnn_grid_sampler_backward_out(Handle[cudnn_grid_sampler_backward_out_handler]):
     """aten::cudnn_grid_sampler_backward.out(Tensor self, Tensor grid, Tensor grad_output, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grid: Tensor,
@@ -3218,28 +3218,28 @@ class cudnn_grid_sampler_backward_packet(OpPacket):
     out: cudnn_grid_sampler_backward_out
 
 class cummaxmin_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, input: Any, indices: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, grad: Any, input: Any, indices: Any, dim: int) -> Tensor: ...
 
 class cummaxmin_backward_default(Handle[cummaxmin_backward_default_handler]):
     """aten::cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor: ...
 
 class cummaxmin_backward_packet(OpPacket):
     default: cummaxmin_backward_default
 
 class cumprod_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, input: Any, dim: int, output: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, input: Any, dim: int, output: Any) -> Tensor: ...
 
 class cumprod_backward_default(Handle[cumprod_backward_default_handler]):
     """aten::cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor: ...
 
 class cumprod_backward_packet(OpPacket):
     default: cumprod_backward_default
 
 class diagonal_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input_sizes: list[Any],
@@ -3251,7 +3251,7 @@ class diagonal_backward_default_handler(Protocol):
 class diagonal_backward_default(Handle[diagonal_backward_default_handler]):
     """aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -3262,7 +3262,7 @@ class diagonal_backward_default(Handle[diagonal_backward_default_handler]):
 
 class diagonal_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input_sizes: list[Any],
@@ -3276,7 +3276,7 @@ class diagonal_backward_out_handler(Protocol):
 class diagonal_backward_out(Handle[diagonal_backward_out_handler]):
     """aten::diagonal_backward.out(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -3293,7 +3293,7 @@ class diagonal_backward_packet(OpPacket):
 
 class elu_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         alpha: float,
@@ -3306,7 +3306,7 @@ class elu_backward_default_handler(Protocol):
 class elu_backward_default(Handle[elu_backward_default_handler]):
     """aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         alpha: Number,
@@ -3318,7 +3318,7 @@ class elu_backward_default(Handle[elu_backward_default_handler]):
 
 class elu_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         alpha: float,
@@ -3333,7 +3333,7 @@ class elu_backward_grad_input_handler(Protocol):
 class elu_backward_grad_input(Handle[elu_backward_grad_input_handler]):
     """aten::elu_backward.grad_input(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         alpha: Number,
@@ -3351,7 +3351,7 @@ class elu_backward_packet(OpPacket):
 
 class embedding_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         indices: Any,
@@ -3364,7 +3364,7 @@ class embedding_backward_default_handler(Protocol):
 class embedding_backward_default(Handle[embedding_backward_default_handler]):
     """aten::embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         indices: Tensor,
@@ -3379,7 +3379,7 @@ class embedding_backward_packet(OpPacket):
 
 class embedding_dense_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         indices: Any,
@@ -3391,7 +3391,7 @@ class embedding_dense_backward_default_handler(Protocol):
 class embedding_dense_backward_default(Handle[embedding_dense_backward_default_handler]):
     """aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         indices: Tensor,
@@ -3402,7 +3402,7 @@ class embedding_dense_backward_default(Handle[embedding_dense_backward_default_h
 
 class embedding_dense_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         indices: Any,
@@ -3416,7 +3416,7 @@ class embedding_dense_backward_out_handler(Protocol):
 class embedding_dense_backward_out(Handle[embedding_dense_backward_out_handler]):
     """aten::embedding_dense_backward.out(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         indices: Tensor,
@@ -3433,7 +3433,7 @@ class embedding_dense_backward_packet(OpPacket):
 
 class embedding_sparse_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         indices: Any,
@@ -3445,7 +3445,7 @@ class embedding_sparse_backward_default_handler(Protocol):
 class embedding_sparse_backward_default(Handle[embedding_sparse_backward_default_handler]):
     """aten::embedding_sparse_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         indices: Tensor,
@@ -3458,32 +3458,32 @@ class embedding_sparse_backward_packet(OpPacket):
     default: embedding_sparse_backward_default
 
 class fake_quantize_per_channel_affine_cachemask_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, mask: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, mask: Any) -> Tensor: ...
 
 class fake_quantize_per_channel_affine_cachemask_backward_default(
     Handle[fake_quantize_per_channel_affine_cachemask_backward_default_handler],
 ):
     """aten::fake_quantize_per_channel_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, mask: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, mask: Tensor) -> Tensor: ...
 
 class fake_quantize_per_channel_affine_cachemask_backward_packet(OpPacket):
     default: fake_quantize_per_channel_affine_cachemask_backward_default
 
 class fake_quantize_per_tensor_affine_cachemask_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, mask: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, mask: Any) -> Tensor: ...
 
 class fake_quantize_per_tensor_affine_cachemask_backward_default(
     Handle[fake_quantize_per_tensor_affine_cachemask_backward_default_handler],
 ):
     """aten::fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, mask: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, mask: Tensor) -> Tensor: ...
 
 class fake_quantize_per_tensor_affine_cachemask_backward_packet(OpPacket):
     default: fake_quantize_per_tensor_affine_cachemask_backward_default
 
 class fractional_max_pool2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -3497,7 +3497,7 @@ class fractional_max_pool2d_backward_default(
 ):
     """aten::fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3508,7 +3508,7 @@ class fractional_max_pool2d_backward_default(
 
 class fractional_max_pool2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -3524,7 +3524,7 @@ class fractional_max_pool2d_backward_grad_input(
 ):
     """aten::fractional_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3541,7 +3541,7 @@ class fractional_max_pool2d_backward_packet(OpPacket):
 
 class fractional_max_pool3d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -3555,7 +3555,7 @@ class fractional_max_pool3d_backward_default(
 ):
     """aten::fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3566,7 +3566,7 @@ class fractional_max_pool3d_backward_default(
 
 class fractional_max_pool3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -3582,7 +3582,7 @@ class fractional_max_pool3d_backward_grad_input(
 ):
     """aten::fractional_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3599,7 +3599,7 @@ class fractional_max_pool3d_backward_packet(OpPacket):
 
 class gather_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         self: Any,
@@ -3611,7 +3611,7 @@ class gather_backward_default_handler(Protocol):
 class gather_backward_default(Handle[gather_backward_default_handler]):
     """aten::gather_backward(Tensor grad, Tensor self, int dim, Tensor index, bool sparse_grad) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -3624,12 +3624,12 @@ class gather_backward_packet(OpPacket):
     default: gather_backward_default
 
 class gelu_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, approximate: str = ...) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, approximate: str = ...) -> Tensor: ...
 
 class gelu_backward_default(Handle[gelu_backward_default_handler]):
     """aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate="none") -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3639,7 +3639,7 @@ class gelu_backward_default(Handle[gelu_backward_default_handler]):
 
 class gelu_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -3651,7 +3651,7 @@ class gelu_backward_grad_input_handler(Protocol):
 class gelu_backward_grad_input(Handle[gelu_backward_grad_input_handler]):
     """aten::gelu_backward.grad_input(Tensor grad_output, Tensor self, *, str approximate="none", Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3665,19 +3665,19 @@ class gelu_backward_packet(OpPacket):
     grad_input: gelu_backward_grad_input
 
 class glu_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, dim: int) -> Tensor: ...
 
 class glu_backward_default(Handle[glu_backward_default_handler]):
     """aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, dim: int) -> Tensor: ...
 
 class glu_backward_grad_input_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, dim: int, *, grad_input: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, dim: int, *, grad_input: Any) -> Tensor: ...
 
 class glu_backward_grad_input(Handle[glu_backward_grad_input_handler]):
     """aten::glu_backward.grad_input(Tensor grad_output, Tensor self, int dim, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3692,7 +3692,7 @@ class glu_backward_packet(OpPacket):
 
 class glu_backward_jvp_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_x: Any,
         grad_glu: Any,
@@ -3705,7 +3705,7 @@ class glu_backward_jvp_default_handler(Protocol):
 class glu_backward_jvp_default(Handle[glu_backward_jvp_default_handler]):
     """aten::glu_backward_jvp(Tensor grad_x, Tensor grad_glu, Tensor x, Tensor dgrad_glu, Tensor dx, int dim) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_x: Tensor,
         grad_glu: Tensor,
@@ -3717,7 +3717,7 @@ class glu_backward_jvp_default(Handle[glu_backward_jvp_default_handler]):
 
 class glu_backward_jvp_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_x: Any,
         grad_glu: Any,
@@ -3732,7 +3732,7 @@ class glu_backward_jvp_out_handler(Protocol):
 class glu_backward_jvp_out(Handle[glu_backward_jvp_out_handler]):
     """aten::glu_backward_jvp.out(Tensor grad_x, Tensor grad_glu, Tensor x, Tensor dgrad_glu, Tensor dx, int dim, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_x: Tensor,
         grad_glu: Tensor,
@@ -3749,19 +3749,19 @@ class glu_backward_jvp_packet(OpPacket):
     out: glu_backward_jvp_out
 
 class glu_jvp_default_handler(Protocol):
-    def __call__(_op, /, glu: Any, x: Any, dx: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, glu: Any, x: Any, dx: Any, dim: int) -> Tensor: ...
 
 class glu_jvp_default(Handle[glu_jvp_default_handler]):
     """aten::glu_jvp(Tensor glu, Tensor x, Tensor dx, int dim) -> Tensor"""
-    def __call__(_op, /, glu: Tensor, x: Tensor, dx: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, glu: Tensor, x: Tensor, dx: Tensor, dim: int) -> Tensor: ...
 
 class glu_jvp_out_handler(Protocol):
-    def __call__(_op, /, glu: Any, x: Any, dx: Any, dim: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, glu: Any, x: Any, dx: Any, dim: int, *, out: Any) -> Tensor: ...
 
 class glu_jvp_out(Handle[glu_jvp_out_handler]):
     """aten::glu_jvp.out(Tensor glu, Tensor x, Tensor dx, int dim, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         glu: Tensor,
         x: Tensor,
@@ -3777,7 +3777,7 @@ class glu_jvp_packet(OpPacket):
 
 class grid_sampler_2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -3791,7 +3791,7 @@ class grid_sampler_2d_backward_default_handler(Protocol):
 class grid_sampler_2d_backward_default(Handle[grid_sampler_2d_backward_default_handler]):
     """aten::grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -3804,7 +3804,7 @@ class grid_sampler_2d_backward_default(Handle[grid_sampler_2d_backward_default_h
 
 class grid_sampler_2d_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -3821,7 +3821,7 @@ class grid_sampler_2d_backward_out_handler(Protocol):
 class grid_sampler_2d_backward_out(Handle[grid_sampler_2d_backward_out_handler]):
     """aten::grid_sampler_2d_backward.out(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -3841,7 +3841,7 @@ class grid_sampler_2d_backward_packet(OpPacket):
 
 class grid_sampler_3d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -3855,7 +3855,7 @@ class grid_sampler_3d_backward_default_handler(Protocol):
 class grid_sampler_3d_backward_default(Handle[grid_sampler_3d_backward_default_handler]):
     """aten::grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -3868,7 +3868,7 @@ class grid_sampler_3d_backward_default(Handle[grid_sampler_3d_backward_default_h
 
 class grid_sampler_3d_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -3885,7 +3885,7 @@ class grid_sampler_3d_backward_out_handler(Protocol):
 class grid_sampler_3d_backward_out(Handle[grid_sampler_3d_backward_out_handler]):
     """aten::grid_sampler_3d_backward.out(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -3904,19 +3904,19 @@ class grid_sampler_3d_backward_packet(OpPacket):
     out: grid_sampler_3d_backward_out
 
 class hardshrink_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_out: Any, self: Any, lambd: float) -> Tensor: ...
+    def __call__(cls, /, grad_out: Any, self: Any, lambd: float) -> Tensor: ...
 
 class hardshrink_backward_default(Handle[hardshrink_backward_default_handler]):
     """aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor"""
-    def __call__(_op, /, grad_out: Tensor, self: Tensor, lambd: Number) -> Tensor: ...
+    def __call__(cls, /, grad_out: Tensor, self: Tensor, lambd: Number) -> Tensor: ...
 
 class hardshrink_backward_grad_input_handler(Protocol):
-    def __call__(_op, /, grad_out: Any, self: Any, lambd: float, *, grad_input: Any) -> Tensor: ...
+    def __call__(cls, /, grad_out: Any, self: Any, lambd: float, *, grad_input: Any) -> Tensor: ...
 
 class hardshrink_backward_grad_input(Handle[hardshrink_backward_grad_input_handler]):
     """aten::hardshrink_backward.grad_input(Tensor grad_out, Tensor self, Scalar lambd, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         self: Tensor,
@@ -3930,48 +3930,48 @@ class hardshrink_backward_packet(OpPacket):
     grad_input: hardshrink_backward_grad_input
 
 class hardsigmoid_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any) -> Tensor: ...
 
 class hardsigmoid_backward_default(Handle[hardsigmoid_backward_default_handler]):
     """aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
 
 class hardsigmoid_backward_grad_input_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, grad_input: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, grad_input: Any) -> Tensor: ...
 
 class hardsigmoid_backward_grad_input(Handle[hardsigmoid_backward_grad_input_handler]):
     """aten::hardsigmoid_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, *, grad_input: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, *, grad_input: Tensor) -> Tensor: ...
 
 class hardsigmoid_backward_packet(OpPacket):
     default: hardsigmoid_backward_default
     grad_input: hardsigmoid_backward_grad_input
 
 class hardswish_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any) -> Tensor: ...
 
 class hardswish_backward_default(Handle[hardswish_backward_default_handler]):
     """aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
 
 class hardswish_backward_out_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
 
 class hardswish_backward_out(Handle[hardswish_backward_out_handler]):
     """aten::hardswish_backward.out(Tensor grad_output, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class hardswish_backward_packet(OpPacket):
     default: hardswish_backward_default
     out: hardswish_backward_out
 
 class hardtanh_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, min_val: float, max_val: float) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, min_val: float, max_val: float) -> Tensor: ...
 
 class hardtanh_backward_default(Handle[hardtanh_backward_default_handler]):
     """aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -3981,7 +3981,7 @@ class hardtanh_backward_default(Handle[hardtanh_backward_default_handler]):
 
 class hardtanh_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -3994,7 +3994,7 @@ class hardtanh_backward_grad_input_handler(Protocol):
 class hardtanh_backward_grad_input(Handle[hardtanh_backward_grad_input_handler]):
     """aten::hardtanh_backward.grad_input(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4010,7 +4010,7 @@ class hardtanh_backward_packet(OpPacket):
 
 class huber_loss_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4022,7 +4022,7 @@ class huber_loss_backward_default_handler(Protocol):
 class huber_loss_backward_default(Handle[huber_loss_backward_default_handler]):
     """aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4033,7 +4033,7 @@ class huber_loss_backward_default(Handle[huber_loss_backward_default_handler]):
 
 class huber_loss_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4047,7 +4047,7 @@ class huber_loss_backward_out_handler(Protocol):
 class huber_loss_backward_out(Handle[huber_loss_backward_out_handler]):
     """aten::huber_loss_backward.out(Tensor grad_output, Tensor self, Tensor target, int reduction, float delta, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4063,12 +4063,12 @@ class huber_loss_backward_packet(OpPacket):
     out: huber_loss_backward_out
 
 class index_select_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, self_sizes: list[Any], dim: int, index: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, self_sizes: list[Any], dim: int, index: Any) -> Tensor: ...
 
 class index_select_backward_default(Handle[index_select_backward_default_handler]):
     """aten::index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self_sizes: Sequence[int | torch.SymInt],
@@ -4080,20 +4080,20 @@ class index_select_backward_packet(OpPacket):
     default: index_select_backward_default
 
 class infinitely_differentiable_gelu_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, self: Any) -> Tensor: ...
 
 class infinitely_differentiable_gelu_backward_default(
     Handle[infinitely_differentiable_gelu_backward_default_handler],
 ):
     """aten::infinitely_differentiable_gelu_backward(Tensor grad, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, self: Tensor) -> Tensor: ...
 
 class infinitely_differentiable_gelu_backward_packet(OpPacket):
     default: infinitely_differentiable_gelu_backward_default
 
 class leaky_relu_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4104,7 +4104,7 @@ class leaky_relu_backward_default_handler(Protocol):
 class leaky_relu_backward_default(Handle[leaky_relu_backward_default_handler]):
     """aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4114,7 +4114,7 @@ class leaky_relu_backward_default(Handle[leaky_relu_backward_default_handler]):
 
 class leaky_relu_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4127,7 +4127,7 @@ class leaky_relu_backward_grad_input_handler(Protocol):
 class leaky_relu_backward_grad_input(Handle[leaky_relu_backward_grad_input_handler]):
     """aten::leaky_relu_backward.grad_input(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4143,7 +4143,7 @@ class leaky_relu_backward_packet(OpPacket):
 
 class linear_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -4154,7 +4154,7 @@ class linear_backward_default_handler(Protocol):
 class linear_backward_default(Handle[linear_backward_default_handler]):
     """aten::linear_backward(Tensor self, Tensor grad_output, Tensor weight, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -4164,7 +4164,7 @@ class linear_backward_default(Handle[linear_backward_default_handler]):
 
 class linear_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -4179,7 +4179,7 @@ class linear_backward_out_handler(Protocol):
 class linear_backward_out(Handle[linear_backward_out_handler]):
     """aten::linear_backward.out(Tensor self, Tensor grad_output, Tensor weight, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -4196,15 +4196,15 @@ class linear_backward_packet(OpPacket):
     out: linear_backward_out
 
 class log_sigmoid_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, buffer: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, buffer: Any) -> Tensor: ...
 
 class log_sigmoid_backward_default(Handle[log_sigmoid_backward_default_handler]):
     """aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor: ...
 
 class log_sigmoid_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4216,7 +4216,7 @@ class log_sigmoid_backward_grad_input_handler(Protocol):
 class log_sigmoid_backward_grad_input(Handle[log_sigmoid_backward_grad_input_handler]):
     """aten::log_sigmoid_backward.grad_input(Tensor grad_output, Tensor self, Tensor buffer, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4230,12 +4230,12 @@ class log_sigmoid_backward_packet(OpPacket):
     grad_input: log_sigmoid_backward_grad_input
 
 class logit_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, eps: float | None = ...) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, eps: float | None = ...) -> Tensor: ...
 
 class logit_backward_default(Handle[logit_backward_default_handler]):
     """aten::logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4244,7 +4244,7 @@ class logit_backward_default(Handle[logit_backward_default_handler]):
 
 class logit_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4256,7 +4256,7 @@ class logit_backward_grad_input_handler(Protocol):
 class logit_backward_grad_input(Handle[logit_backward_grad_input_handler]):
     """aten::logit_backward.grad_input(Tensor grad_output, Tensor self, float? eps=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4271,7 +4271,7 @@ class logit_backward_packet(OpPacket):
 
 class lstm_mps_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_y: Any | None,
         grad_hy: Any | None,
@@ -4293,7 +4293,7 @@ class lstm_mps_backward_default_handler(Protocol):
 class lstm_mps_backward_default(Handle[lstm_mps_backward_default_handler]):
     """aten::lstm_mps_backward(Tensor? grad_y, Tensor? grad_hy, Tensor? grad_cy, Tensor z_state, Tensor cell_state_fwd, Tensor input, Tensor layersOutputs, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor[], Tensor[])"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_y: Tensor | None,
         grad_hy: Tensor | None,
@@ -4314,7 +4314,7 @@ class lstm_mps_backward_default(Handle[lstm_mps_backward_default_handler]):
 
 class lstm_mps_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_y: Any | None,
         grad_hy: Any | None,
@@ -4340,7 +4340,7 @@ class lstm_mps_backward_out_handler(Protocol):
 class lstm_mps_backward_out(Handle[lstm_mps_backward_out_handler]):
     """aten::lstm_mps_backward.out(Tensor? grad_y, Tensor? grad_hy, Tensor? grad_cy, Tensor z_state, Tensor cell_state_fwd, Tensor input, Tensor layersOutputs, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first, *, Tensor(a!) out0, Tensor(b!)[] out1, Tensor(c!)[] out2) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_y: Tensor | None,
         grad_hy: Tensor | None,
@@ -4368,12 +4368,12 @@ class lstm_mps_backward_packet(OpPacket):
     out: lstm_mps_backward_out
 
 class masked_scatter_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, mask: Any, sizes: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, mask: Any, sizes: list[Any]) -> Tensor: ...
 
 class masked_scatter_backward_default(Handle[masked_scatter_backward_default_handler]):
     """aten::masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         mask: Tensor,
@@ -4384,22 +4384,22 @@ class masked_scatter_backward_packet(OpPacket):
     default: masked_scatter_backward_default
 
 class masked_select_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, input: Any, mask: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, input: Any, mask: Any) -> Tensor: ...
 
 class masked_select_backward_default(Handle[masked_select_backward_default_handler]):
     """aten::masked_select_backward(Tensor grad, Tensor input, Tensor mask) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, input: Tensor, mask: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, input: Tensor, mask: Tensor) -> Tensor: ...
 
 class masked_select_backward_packet(OpPacket):
     default: masked_select_backward_default
 
 class matmul_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, self: Any, other: Any, mask: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, grad: Any, self: Any, other: Any, mask: list[Any]) -> Sequence[Tensor]: ...
 
 class matmul_backward_default(Handle[matmul_backward_default_handler]):
     """aten::matmul_backward(Tensor grad, Tensor self, Tensor other, bool[2] mask) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -4409,7 +4409,7 @@ class matmul_backward_default(Handle[matmul_backward_default_handler]):
 
 class matmul_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         self: Any,
@@ -4423,7 +4423,7 @@ class matmul_backward_out_handler(Protocol):
 class matmul_backward_out(Handle[matmul_backward_out_handler]):
     """aten::matmul_backward.out(Tensor grad, Tensor self, Tensor other, bool[2] mask, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         self: Tensor,
@@ -4439,18 +4439,18 @@ class matmul_backward_packet(OpPacket):
     out: matmul_backward_out
 
 class matrix_exp_backward_default_handler(Protocol):
-    def __call__(_op, /, self: Any, grad: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, grad: Any) -> Tensor: ...
 
 class matrix_exp_backward_default(Handle[matrix_exp_backward_default_handler]):
     """aten::matrix_exp_backward(Tensor self, Tensor grad) -> Tensor"""
-    def __call__(_op, /, self: Tensor, grad: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, grad: Tensor) -> Tensor: ...
 
 class matrix_exp_backward_packet(OpPacket):
     default: matrix_exp_backward_default
 
 class max_pool2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4464,7 +4464,7 @@ class max_pool2d_backward_default_handler(Protocol):
 class max_pool2d_backward_default(Handle[max_pool2d_backward_default_handler]):
     """aten::max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4477,7 +4477,7 @@ class max_pool2d_backward_default(Handle[max_pool2d_backward_default_handler]):
 
 class max_pool2d_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4493,7 +4493,7 @@ class max_pool2d_backward_out_handler(Protocol):
 class max_pool2d_backward_out(Handle[max_pool2d_backward_out_handler]):
     """aten::max_pool2d_backward.out(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4512,7 +4512,7 @@ class max_pool2d_backward_packet(OpPacket):
 
 class max_pool2d_with_indices_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4529,7 +4529,7 @@ class max_pool2d_with_indices_backward_default(
 ):
     """aten::max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4543,7 +4543,7 @@ class max_pool2d_with_indices_backward_default(
 
 class max_pool2d_with_indices_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4562,7 +4562,7 @@ class max_pool2d_with_indices_backward_grad_input(
 ):
     """aten::max_pool2d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4582,7 +4582,7 @@ class max_pool2d_with_indices_backward_packet(OpPacket):
 
 class max_pool3d_with_indices_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4599,7 +4599,7 @@ class max_pool3d_with_indices_backward_default(
 ):
     """aten::max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4613,7 +4613,7 @@ class max_pool3d_with_indices_backward_default(
 
 class max_pool3d_with_indices_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -4632,7 +4632,7 @@ class max_pool3d_with_indices_backward_grad_input(
 ):
     """aten::max_pool3d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -4652,7 +4652,7 @@ class max_pool3d_with_indices_backward_packet(OpPacket):
 
 class miopen_batch_norm_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grad_output: Any,
@@ -4667,7 +4667,7 @@ class miopen_batch_norm_backward_default_handler(Protocol):
 class miopen_batch_norm_backward_default(Handle[miopen_batch_norm_backward_default_handler]):
     """aten::miopen_batch_norm_backward(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, float epsilon) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grad_output: Tensor,
@@ -4681,7 +4681,7 @@ class miopen_batch_norm_backward_default(Handle[miopen_batch_norm_backward_defau
 
 class miopen_batch_norm_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grad_output: Any,
@@ -4700,7 +4700,7 @@ class miopen_batch_norm_backward_out_handler(Protocol):
 class miopen_batch_norm_backward_out(Handle[miopen_batch_norm_backward_out_handler]):
     """aten::miopen_batch_norm_backward.out(Tensor input, Tensor grad_output, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, float epsilon, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grad_output: Tensor,
@@ -4722,7 +4722,7 @@ class miopen_batch_norm_backward_packet(OpPacket):
 
 class miopen_rnn_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -4750,7 +4750,7 @@ class miopen_rnn_backward_default_handler(Protocol):
 class miopen_rnn_backward_default(Handle[miopen_rnn_backward_default_handler]):
     """aten::miopen_rnn_backward(Tensor input, Tensor[] weight, int weight_stride0, Tensor weight_buf, Tensor hx, Tensor? cx, Tensor output, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, int mode, int hidden_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, int[] batch_sizes, Tensor? dropout_state, Tensor reserve, bool[4] output_mask) -> (Tensor, Tensor, Tensor, Tensor[])"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -4777,7 +4777,7 @@ class miopen_rnn_backward_default(Handle[miopen_rnn_backward_default_handler]):
 
 class miopen_rnn_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -4810,7 +4810,7 @@ class miopen_rnn_backward_out_handler(Protocol):
 class miopen_rnn_backward_out(Handle[miopen_rnn_backward_out_handler]):
     """aten::miopen_rnn_backward.out(Tensor input, Tensor[] weight, int weight_stride0, Tensor weight_buf, Tensor hx, Tensor? cx, Tensor output, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, int mode, int hidden_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, int[] batch_sizes, Tensor? dropout_state, Tensor reserve, bool[4] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!)[] out3) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -4845,32 +4845,32 @@ class miopen_rnn_backward_packet(OpPacket):
     out: miopen_rnn_backward_out
 
 class mish_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any) -> Tensor: ...
 
 class mish_backward_default(Handle[mish_backward_default_handler]):
     """aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
 
 class mish_backward_packet(OpPacket):
     default: mish_backward_default
 
 class mkldnn_adaptive_avg_pool2d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any) -> Tensor: ...
 
 class mkldnn_adaptive_avg_pool2d_backward_default(
     Handle[mkldnn_adaptive_avg_pool2d_backward_default_handler],
 ):
     """aten::mkldnn_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
 
 class mkldnn_adaptive_avg_pool2d_backward_out_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, out: Any) -> Tensor: ...
 
 class mkldnn_adaptive_avg_pool2d_backward_out(
     Handle[mkldnn_adaptive_avg_pool2d_backward_out_handler],
 ):
     """aten::mkldnn_adaptive_avg_pool2d_backward.out(Tensor grad_output, Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class mkldnn_adaptive_avg_pool2d_backward_packet(OpPacket):
     default: mkldnn_adaptive_avg_pool2d_backward_default
@@ -4878,7 +4878,7 @@ class mkldnn_adaptive_avg_pool2d_backward_packet(OpPacket):
 
 class mkldnn_linear_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -4889,7 +4889,7 @@ class mkldnn_linear_backward_default_handler(Protocol):
 class mkldnn_linear_backward_default(Handle[mkldnn_linear_backward_default_handler]):
     """aten::mkldnn_linear_backward(Tensor self, Tensor grad_output, Tensor weight, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -4899,7 +4899,7 @@ class mkldnn_linear_backward_default(Handle[mkldnn_linear_backward_default_handl
 
 class mkldnn_linear_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -4914,7 +4914,7 @@ class mkldnn_linear_backward_out_handler(Protocol):
 class mkldnn_linear_backward_out(Handle[mkldnn_linear_backward_out_handler]):
     """aten::mkldnn_linear_backward.out(Tensor self, Tensor grad_output, Tensor weight, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -4931,12 +4931,12 @@ class mkldnn_linear_backward_packet(OpPacket):
     out: mkldnn_linear_backward_out
 
 class mkldnn_linear_backward_input_default_handler(Protocol):
-    def __call__(_op, /, input_size: list[Any], grad_output: Any, weight: Any) -> Tensor: ...
+    def __call__(cls, /, input_size: list[Any], grad_output: Any, weight: Any) -> Tensor: ...
 
 class mkldnn_linear_backward_input_default(Handle[mkldnn_linear_backward_input_default_handler]):
     """aten::mkldnn_linear_backward_input(int[] input_size, Tensor grad_output, Tensor weight) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input_size: Sequence[int],
         grad_output: Tensor,
@@ -4945,7 +4945,7 @@ class mkldnn_linear_backward_input_default(Handle[mkldnn_linear_backward_input_d
 
 class mkldnn_linear_backward_input_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input_size: list[Any],
         grad_output: Any,
@@ -4957,7 +4957,7 @@ class mkldnn_linear_backward_input_out_handler(Protocol):
 class mkldnn_linear_backward_input_out(Handle[mkldnn_linear_backward_input_out_handler]):
     """aten::mkldnn_linear_backward_input.out(int[] input_size, Tensor grad_output, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input_size: Sequence[int],
         grad_output: Tensor,
@@ -4972,7 +4972,7 @@ class mkldnn_linear_backward_input_packet(OpPacket):
 
 class mkldnn_linear_backward_weights_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -4985,7 +4985,7 @@ class mkldnn_linear_backward_weights_default(
 ):
     """aten::mkldnn_linear_backward_weights(Tensor grad_output, Tensor input, Tensor weight, bool bias_defined) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -4995,7 +4995,7 @@ class mkldnn_linear_backward_weights_default(
 
 class mkldnn_linear_backward_weights_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input: Any,
@@ -5009,7 +5009,7 @@ class mkldnn_linear_backward_weights_out_handler(Protocol):
 class mkldnn_linear_backward_weights_out(Handle[mkldnn_linear_backward_weights_out_handler]):
     """aten::mkldnn_linear_backward_weights.out(Tensor grad_output, Tensor input, Tensor weight, bool bias_defined, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input: Tensor,
@@ -5026,7 +5026,7 @@ class mkldnn_linear_backward_weights_packet(OpPacket):
 
 class mkldnn_max_pool2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -5041,7 +5041,7 @@ class mkldnn_max_pool2d_backward_default_handler(Protocol):
 class mkldnn_max_pool2d_backward_default(Handle[mkldnn_max_pool2d_backward_default_handler]):
     """aten::mkldnn_max_pool2d_backward(Tensor grad_output, Tensor output, Tensor input, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -5055,7 +5055,7 @@ class mkldnn_max_pool2d_backward_default(Handle[mkldnn_max_pool2d_backward_defau
 
 class mkldnn_max_pool2d_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -5072,7 +5072,7 @@ class mkldnn_max_pool2d_backward_out_handler(Protocol):
 class mkldnn_max_pool2d_backward_out(Handle[mkldnn_max_pool2d_backward_out_handler]):
     """aten::mkldnn_max_pool2d_backward.out(Tensor grad_output, Tensor output, Tensor input, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -5092,7 +5092,7 @@ class mkldnn_max_pool2d_backward_packet(OpPacket):
 
 class mkldnn_max_pool3d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -5107,7 +5107,7 @@ class mkldnn_max_pool3d_backward_default_handler(Protocol):
 class mkldnn_max_pool3d_backward_default(Handle[mkldnn_max_pool3d_backward_default_handler]):
     """aten::mkldnn_max_pool3d_backward(Tensor grad_output, Tensor output, Tensor input, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -5121,7 +5121,7 @@ class mkldnn_max_pool3d_backward_default(Handle[mkldnn_max_pool3d_backward_defau
 
 class mkldnn_max_pool3d_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output: Any,
@@ -5138,7 +5138,7 @@ class mkldnn_max_pool3d_backward_out_handler(Protocol):
 class mkldnn_max_pool3d_backward_out(Handle[mkldnn_max_pool3d_backward_out_handler]):
     """aten::mkldnn_max_pool3d_backward.out(Tensor grad_output, Tensor output, Tensor input, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output: Tensor,
@@ -5158,7 +5158,7 @@ class mkldnn_max_pool3d_backward_packet(OpPacket):
 
 class mkldnn_rnn_layer_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight1: Any,
@@ -5188,7 +5188,7 @@ class mkldnn_rnn_layer_backward_default_handler(Protocol):
 class mkldnn_rnn_layer_backward_default(Handle[mkldnn_rnn_layer_backward_default_handler]):
     """aten::mkldnn_rnn_layer_backward(Tensor input, Tensor weight1, Tensor weight2, Tensor weight3, Tensor weight4, Tensor hx_, Tensor cx_tmp, Tensor output, Tensor hy_, Tensor cy_, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, bool reverse, int mode, int hidden_size, int num_layers, bool has_biases, bool train, bool bidirectional, int[] batch_sizes, bool batch_first, Tensor workspace) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight1: Tensor,
@@ -5217,7 +5217,7 @@ class mkldnn_rnn_layer_backward_default(Handle[mkldnn_rnn_layer_backward_default
 
 class mkldnn_rnn_layer_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight1: Any,
@@ -5255,7 +5255,7 @@ class mkldnn_rnn_layer_backward_out_handler(Protocol):
 class mkldnn_rnn_layer_backward_out(Handle[mkldnn_rnn_layer_backward_out_handler]):
     """aten::mkldnn_rnn_layer_backward.out(Tensor input, Tensor weight1, Tensor weight2, Tensor weight3, Tensor weight4, Tensor hx_, Tensor cx_tmp, Tensor output, Tensor hy_, Tensor cy_, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, bool reverse, int mode, int hidden_size, int num_layers, bool has_biases, bool train, bool bidirectional, int[] batch_sizes, bool batch_first, Tensor workspace, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3, Tensor(e!) out4, Tensor(f!) out5, Tensor(g!) out6) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!), Tensor(e!), Tensor(f!), Tensor(g!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight1: Tensor,
@@ -5296,7 +5296,7 @@ class mkldnn_rnn_layer_backward_packet(OpPacket):
 
 class mps_convolution_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -5311,7 +5311,7 @@ class mps_convolution_backward_default_handler(Protocol):
 class mps_convolution_backward_default(Handle[mps_convolution_backward_default_handler]):
     """aten::mps_convolution_backward(Tensor self, Tensor grad_output, Tensor weight, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -5325,7 +5325,7 @@ class mps_convolution_backward_default(Handle[mps_convolution_backward_default_h
 
 class mps_convolution_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -5344,7 +5344,7 @@ class mps_convolution_backward_out_handler(Protocol):
 class mps_convolution_backward_out(Handle[mps_convolution_backward_out_handler]):
     """aten::mps_convolution_backward.out(Tensor self, Tensor grad_output, Tensor weight, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -5366,7 +5366,7 @@ class mps_convolution_backward_packet(OpPacket):
 
 class mps_convolution_transpose_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -5384,7 +5384,7 @@ class mps_convolution_transpose_backward_default(
 ):
     """aten::mps_convolution_transpose_backward(Tensor self, Tensor grad_output, Tensor weight, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool[2] output_mask) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -5399,7 +5399,7 @@ class mps_convolution_transpose_backward_default(
 
 class mps_convolution_transpose_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         grad_output: Any,
@@ -5420,7 +5420,7 @@ class mps_convolution_transpose_backward_out(
 ):
     """aten::mps_convolution_transpose_backward.out(Tensor self, Tensor grad_output, Tensor weight, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool[2] output_mask, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         grad_output: Tensor,
@@ -5441,12 +5441,12 @@ class mps_convolution_transpose_backward_packet(OpPacket):
     out: mps_convolution_transpose_backward_out
 
 class mse_loss_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, target: Any, reduction: int) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, target: Any, reduction: int) -> Tensor: ...
 
 class mse_loss_backward_default(Handle[mse_loss_backward_default_handler]):
     """aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5456,7 +5456,7 @@ class mse_loss_backward_default(Handle[mse_loss_backward_default_handler]):
 
 class mse_loss_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5469,7 +5469,7 @@ class mse_loss_backward_grad_input_handler(Protocol):
 class mse_loss_backward_grad_input(Handle[mse_loss_backward_grad_input_handler]):
     """aten::mse_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5485,7 +5485,7 @@ class mse_loss_backward_packet(OpPacket):
 
 class multi_margin_loss_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5499,7 +5499,7 @@ class multi_margin_loss_backward_default_handler(Protocol):
 class multi_margin_loss_backward_default(Handle[multi_margin_loss_backward_default_handler]):
     """aten::multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5512,7 +5512,7 @@ class multi_margin_loss_backward_default(Handle[multi_margin_loss_backward_defau
 
 class multi_margin_loss_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5528,7 +5528,7 @@ class multi_margin_loss_backward_grad_input_handler(Protocol):
 class multi_margin_loss_backward_grad_input(Handle[multi_margin_loss_backward_grad_input_handler]):
     """aten::multi_margin_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Scalar p, Scalar margin, Tensor? weight=None, int reduction=1, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5547,7 +5547,7 @@ class multi_margin_loss_backward_packet(OpPacket):
 
 class multilabel_margin_loss_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5561,7 +5561,7 @@ class multilabel_margin_loss_backward_default(
 ):
     """aten::multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5572,7 +5572,7 @@ class multilabel_margin_loss_backward_default(
 
 class multilabel_margin_loss_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5588,7 +5588,7 @@ class multilabel_margin_loss_backward_grad_input(
 ):
     """aten::multilabel_margin_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, Tensor is_target, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5605,7 +5605,7 @@ class multilabel_margin_loss_backward_packet(OpPacket):
 
 class native_batch_norm_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -5622,7 +5622,7 @@ class native_batch_norm_backward_default_handler(Protocol):
 class native_batch_norm_backward_default(Handle[native_batch_norm_backward_default_handler]):
     """aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -5638,7 +5638,7 @@ class native_batch_norm_backward_default(Handle[native_batch_norm_backward_defau
 
 class native_batch_norm_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -5659,7 +5659,7 @@ class native_batch_norm_backward_out_handler(Protocol):
 class native_batch_norm_backward_out(Handle[native_batch_norm_backward_out_handler]):
     """aten::native_batch_norm_backward.out(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -5682,12 +5682,12 @@ class native_batch_norm_backward_packet(OpPacket):
     out: native_batch_norm_backward_out
 
 class native_dropout_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, mask: Any, scale: float) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, mask: Any, scale: float) -> Tensor: ...
 
 class native_dropout_backward_default(Handle[native_dropout_backward_default_handler]):
     """aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         mask: Tensor,
@@ -5695,12 +5695,12 @@ class native_dropout_backward_default(Handle[native_dropout_backward_default_han
     ) -> Tensor: ...
 
 class native_dropout_backward_out_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, mask: Any, scale: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, mask: Any, scale: float, *, out: Any) -> Tensor: ...
 
 class native_dropout_backward_out(Handle[native_dropout_backward_out_handler]):
     """aten::native_dropout_backward.out(Tensor grad_output, Tensor mask, float scale, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         mask: Tensor,
@@ -5715,7 +5715,7 @@ class native_dropout_backward_packet(OpPacket):
 
 class native_group_norm_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -5732,7 +5732,7 @@ class native_group_norm_backward_default_handler(Protocol):
 class native_group_norm_backward_default(Handle[native_group_norm_backward_default_handler]):
     """aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -5748,7 +5748,7 @@ class native_group_norm_backward_default(Handle[native_group_norm_backward_defau
 
 class native_group_norm_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -5769,7 +5769,7 @@ class native_group_norm_backward_out_handler(Protocol):
 class native_group_norm_backward_out(Handle[native_group_norm_backward_out_handler]):
     """aten::native_group_norm_backward.out(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -5793,7 +5793,7 @@ class native_group_norm_backward_packet(OpPacket):
 
 class native_layer_norm_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -5808,7 +5808,7 @@ class native_layer_norm_backward_default_handler(Protocol):
 class native_layer_norm_backward_default(Handle[native_layer_norm_backward_default_handler]):
     """aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -5822,7 +5822,7 @@ class native_layer_norm_backward_default(Handle[native_layer_norm_backward_defau
 
 class native_layer_norm_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Any,
         input: Any,
@@ -5841,7 +5841,7 @@ class native_layer_norm_backward_out_handler(Protocol):
 class native_layer_norm_backward_out(Handle[native_layer_norm_backward_out_handler]):
     """aten::native_layer_norm_backward.out(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_out: Tensor,
         input: Tensor,
@@ -5863,7 +5863,7 @@ class native_layer_norm_backward_packet(OpPacket):
 
 class nll_loss2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5877,7 +5877,7 @@ class nll_loss2d_backward_default_handler(Protocol):
 class nll_loss2d_backward_default(Handle[nll_loss2d_backward_default_handler]):
     """aten::nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5890,7 +5890,7 @@ class nll_loss2d_backward_default(Handle[nll_loss2d_backward_default_handler]):
 
 class nll_loss2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5906,7 +5906,7 @@ class nll_loss2d_backward_grad_input_handler(Protocol):
 class nll_loss2d_backward_grad_input(Handle[nll_loss2d_backward_grad_input_handler]):
     """aten::nll_loss2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5925,7 +5925,7 @@ class nll_loss2d_backward_packet(OpPacket):
 
 class nll_loss_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5939,7 +5939,7 @@ class nll_loss_backward_default_handler(Protocol):
 class nll_loss_backward_default(Handle[nll_loss_backward_default_handler]):
     """aten::nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5952,7 +5952,7 @@ class nll_loss_backward_default(Handle[nll_loss_backward_default_handler]):
 
 class nll_loss_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -5968,7 +5968,7 @@ class nll_loss_backward_grad_input_handler(Protocol):
 class nll_loss_backward_grad_input(Handle[nll_loss_backward_grad_input_handler]):
     """aten::nll_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -5986,12 +5986,12 @@ class nll_loss_backward_packet(OpPacket):
     grad_input: nll_loss_backward_grad_input
 
 class reflection_pad1d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
 
 class reflection_pad1d_backward_default(Handle[reflection_pad1d_backward_default_handler]):
     """aten::reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6000,7 +6000,7 @@ class reflection_pad1d_backward_default(Handle[reflection_pad1d_backward_default
 
 class reflection_pad1d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6012,7 +6012,7 @@ class reflection_pad1d_backward_grad_input_handler(Protocol):
 class reflection_pad1d_backward_grad_input(Handle[reflection_pad1d_backward_grad_input_handler]):
     """aten::reflection_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6026,12 +6026,12 @@ class reflection_pad1d_backward_packet(OpPacket):
     grad_input: reflection_pad1d_backward_grad_input
 
 class reflection_pad2d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
 
 class reflection_pad2d_backward_default(Handle[reflection_pad2d_backward_default_handler]):
     """aten::reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6040,7 +6040,7 @@ class reflection_pad2d_backward_default(Handle[reflection_pad2d_backward_default
 
 class reflection_pad2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6052,7 +6052,7 @@ class reflection_pad2d_backward_grad_input_handler(Protocol):
 class reflection_pad2d_backward_grad_input(Handle[reflection_pad2d_backward_grad_input_handler]):
     """aten::reflection_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6066,12 +6066,12 @@ class reflection_pad2d_backward_packet(OpPacket):
     grad_input: reflection_pad2d_backward_grad_input
 
 class reflection_pad3d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
 
 class reflection_pad3d_backward_default(Handle[reflection_pad3d_backward_default_handler]):
     """aten::reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6080,7 +6080,7 @@ class reflection_pad3d_backward_default(Handle[reflection_pad3d_backward_default
 
 class reflection_pad3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6092,7 +6092,7 @@ class reflection_pad3d_backward_grad_input_handler(Protocol):
 class reflection_pad3d_backward_grad_input(Handle[reflection_pad3d_backward_grad_input_handler]):
     """aten::reflection_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6106,12 +6106,12 @@ class reflection_pad3d_backward_packet(OpPacket):
     grad_input: reflection_pad3d_backward_grad_input
 
 class replication_pad1d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
 
 class replication_pad1d_backward_default(Handle[replication_pad1d_backward_default_handler]):
     """aten::replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6120,7 +6120,7 @@ class replication_pad1d_backward_default(Handle[replication_pad1d_backward_defau
 
 class replication_pad1d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6132,7 +6132,7 @@ class replication_pad1d_backward_grad_input_handler(Protocol):
 class replication_pad1d_backward_grad_input(Handle[replication_pad1d_backward_grad_input_handler]):
     """aten::replication_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6146,12 +6146,12 @@ class replication_pad1d_backward_packet(OpPacket):
     grad_input: replication_pad1d_backward_grad_input
 
 class replication_pad2d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
 
 class replication_pad2d_backward_default(Handle[replication_pad2d_backward_default_handler]):
     """aten::replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6160,7 +6160,7 @@ class replication_pad2d_backward_default(Handle[replication_pad2d_backward_defau
 
 class replication_pad2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6172,7 +6172,7 @@ class replication_pad2d_backward_grad_input_handler(Protocol):
 class replication_pad2d_backward_grad_input(Handle[replication_pad2d_backward_grad_input_handler]):
     """aten::replication_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6186,12 +6186,12 @@ class replication_pad2d_backward_packet(OpPacket):
     grad_input: replication_pad2d_backward_grad_input
 
 class replication_pad3d_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, padding: list[Any]) -> Tensor: ...
 
 class replication_pad3d_backward_default(Handle[replication_pad3d_backward_default_handler]):
     """aten::replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6200,7 +6200,7 @@ class replication_pad3d_backward_default(Handle[replication_pad3d_backward_defau
 
 class replication_pad3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6212,7 +6212,7 @@ class replication_pad3d_backward_grad_input_handler(Protocol):
 class replication_pad3d_backward_grad_input(Handle[replication_pad3d_backward_grad_input_handler]):
     """aten::replication_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6227,7 +6227,7 @@ class replication_pad3d_backward_packet(OpPacket):
 
 class rrelu_with_noise_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6241,7 +6241,7 @@ class rrelu_with_noise_backward_default_handler(Protocol):
 class rrelu_with_noise_backward_default(Handle[rrelu_with_noise_backward_default_handler]):
     """aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6254,7 +6254,7 @@ class rrelu_with_noise_backward_default(Handle[rrelu_with_noise_backward_default
 
 class rrelu_with_noise_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6270,7 +6270,7 @@ class rrelu_with_noise_backward_out_handler(Protocol):
 class rrelu_with_noise_backward_out(Handle[rrelu_with_noise_backward_out_handler]):
     """aten::rrelu_with_noise_backward.out(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool training, bool self_is_result, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6289,7 +6289,7 @@ class rrelu_with_noise_backward_packet(OpPacket):
 
 class select_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input_sizes: list[Any],
@@ -6300,7 +6300,7 @@ class select_backward_default_handler(Protocol):
 class select_backward_default(Handle[select_backward_default_handler]):
     """aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -6310,7 +6310,7 @@ class select_backward_default(Handle[select_backward_default_handler]):
 
 class select_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input_sizes: list[Any],
@@ -6323,7 +6323,7 @@ class select_backward_out_handler(Protocol):
 class select_backward_out(Handle[select_backward_out_handler]):
     """aten::select_backward.out(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -6338,36 +6338,36 @@ class select_backward_packet(OpPacket):
     out: select_backward_out
 
 class sigmoid_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, output: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, output: Any) -> Tensor: ...
 
 class sigmoid_backward_default(Handle[sigmoid_backward_default_handler]):
     """aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, output: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, output: Tensor) -> Tensor: ...
 
 class sigmoid_backward_grad_input_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, output: Any, *, grad_input: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, output: Any, *, grad_input: Any) -> Tensor: ...
 
 class sigmoid_backward_grad_input(Handle[sigmoid_backward_grad_input_handler]):
     """aten::sigmoid_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, output: Tensor, *, grad_input: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, output: Tensor, *, grad_input: Tensor) -> Tensor: ...
 
 class sigmoid_backward_packet(OpPacket):
     default: sigmoid_backward_default
     grad_input: sigmoid_backward_grad_input
 
 class silu_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any) -> Tensor: ...
 
 class silu_backward_default(Handle[silu_backward_default_handler]):
     """aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor) -> Tensor: ...
 
 class silu_backward_grad_input_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, *, grad_input: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, *, grad_input: Any) -> Tensor: ...
 
 class silu_backward_grad_input(Handle[silu_backward_grad_input_handler]):
     """aten::silu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, *, grad_input: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, *, grad_input: Tensor) -> Tensor: ...
 
 class silu_backward_packet(OpPacket):
     default: silu_backward_default
@@ -6375,7 +6375,7 @@ class silu_backward_packet(OpPacket):
 
 class slice_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input_sizes: list[Any],
@@ -6388,7 +6388,7 @@ class slice_backward_default_handler(Protocol):
 class slice_backward_default(Handle[slice_backward_default_handler]):
     """aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -6400,7 +6400,7 @@ class slice_backward_default(Handle[slice_backward_default_handler]):
 
 class slice_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         input_sizes: list[Any],
@@ -6415,7 +6415,7 @@ class slice_backward_out_handler(Protocol):
 class slice_backward_out(Handle[slice_backward_out_handler]):
     """aten::slice_backward.out(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -6433,7 +6433,7 @@ class slice_backward_packet(OpPacket):
 
 class smooth_l1_loss_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6445,7 +6445,7 @@ class smooth_l1_loss_backward_default_handler(Protocol):
 class smooth_l1_loss_backward_default(Handle[smooth_l1_loss_backward_default_handler]):
     """aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6456,7 +6456,7 @@ class smooth_l1_loss_backward_default(Handle[smooth_l1_loss_backward_default_han
 
 class smooth_l1_loss_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6470,7 +6470,7 @@ class smooth_l1_loss_backward_grad_input_handler(Protocol):
 class smooth_l1_loss_backward_grad_input(Handle[smooth_l1_loss_backward_grad_input_handler]):
     """aten::smooth_l1_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, float beta, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6486,12 +6486,12 @@ class smooth_l1_loss_backward_packet(OpPacket):
     grad_input: smooth_l1_loss_backward_grad_input
 
 class soft_margin_loss_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, target: Any, reduction: int) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, target: Any, reduction: int) -> Tensor: ...
 
 class soft_margin_loss_backward_default(Handle[soft_margin_loss_backward_default_handler]):
     """aten::soft_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6501,7 +6501,7 @@ class soft_margin_loss_backward_default(Handle[soft_margin_loss_backward_default
 
 class soft_margin_loss_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6514,7 +6514,7 @@ class soft_margin_loss_backward_grad_input_handler(Protocol):
 class soft_margin_loss_backward_grad_input(Handle[soft_margin_loss_backward_grad_input_handler]):
     """aten::soft_margin_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6529,12 +6529,12 @@ class soft_margin_loss_backward_packet(OpPacket):
     grad_input: soft_margin_loss_backward_grad_input
 
 class softplus_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, beta: float, threshold: float) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, beta: float, threshold: float) -> Tensor: ...
 
 class softplus_backward_default(Handle[softplus_backward_default_handler]):
     """aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6544,7 +6544,7 @@ class softplus_backward_default(Handle[softplus_backward_default_handler]):
 
 class softplus_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6557,7 +6557,7 @@ class softplus_backward_grad_input_handler(Protocol):
 class softplus_backward_grad_input(Handle[softplus_backward_grad_input_handler]):
     """aten::softplus_backward.grad_input(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6572,15 +6572,15 @@ class softplus_backward_packet(OpPacket):
     grad_input: softplus_backward_grad_input
 
 class softshrink_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, lambd: float) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, lambd: float) -> Tensor: ...
 
 class softshrink_backward_default(Handle[softshrink_backward_default_handler]):
     """aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, lambd: Number) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, lambd: Number) -> Tensor: ...
 
 class softshrink_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6592,7 +6592,7 @@ class softshrink_backward_grad_input_handler(Protocol):
 class softshrink_backward_grad_input(Handle[softshrink_backward_grad_input_handler]):
     """aten::softshrink_backward.grad_input(Tensor grad_output, Tensor self, Scalar lambd, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6606,33 +6606,33 @@ class softshrink_backward_packet(OpPacket):
     grad_input: softshrink_backward_grad_input
 
 class tanh_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, output: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, output: Any) -> Tensor: ...
 
 class tanh_backward_default(Handle[tanh_backward_default_handler]):
     """aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, output: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, output: Tensor) -> Tensor: ...
 
 class tanh_backward_grad_input_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, output: Any, *, grad_input: Any) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, output: Any, *, grad_input: Any) -> Tensor: ...
 
 class tanh_backward_grad_input(Handle[tanh_backward_grad_input_handler]):
     """aten::tanh_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)"""
-    def __call__(_op, /, grad_output: Tensor, output: Tensor, *, grad_input: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, output: Tensor, *, grad_input: Tensor) -> Tensor: ...
 
 class tanh_backward_packet(OpPacket):
     default: tanh_backward_default
     grad_input: tanh_backward_grad_input
 
 class threshold_backward_default_handler(Protocol):
-    def __call__(_op, /, grad_output: Any, self: Any, threshold: float) -> Tensor: ...
+    def __call__(cls, /, grad_output: Any, self: Any, threshold: float) -> Tensor: ...
 
 class threshold_backward_default(Handle[threshold_backward_default_handler]):
     """aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor"""
-    def __call__(_op, /, grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor: ...
+    def __call__(cls, /, grad_output: Tensor, self: Tensor, threshold: Number) -> Tensor: ...
 
 class threshold_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         self: Any,
@@ -6644,7 +6644,7 @@ class threshold_backward_grad_input_handler(Protocol):
 class threshold_backward_grad_input(Handle[threshold_backward_grad_input_handler]):
     """aten::threshold_backward.grad_input(Tensor grad_output, Tensor self, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         self: Tensor,
@@ -6658,12 +6658,12 @@ class threshold_backward_packet(OpPacket):
     grad_input: threshold_backward_grad_input
 
 class to_dense_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, input: Any, masked_grad: bool | None = ...) -> Tensor: ...
+    def __call__(cls, /, grad: Any, input: Any, masked_grad: bool | None = ...) -> Tensor: ...
 
 class to_dense_backward_default(Handle[to_dense_backward_default_handler]):
     """aten::to_dense_backward(Tensor grad, Tensor input, bool? masked_grad=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         input: Tensor,
@@ -6674,28 +6674,28 @@ class to_dense_backward_packet(OpPacket):
     default: to_dense_backward_default
 
 class to_mkldnn_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, input: Any) -> Tensor: ...
+    def __call__(cls, /, grad: Any, input: Any) -> Tensor: ...
 
 class to_mkldnn_backward_default(Handle[to_mkldnn_backward_default_handler]):
     """aten::to_mkldnn_backward(Tensor grad, Tensor input) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, input: Tensor) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, input: Tensor) -> Tensor: ...
 
 class to_mkldnn_backward_packet(OpPacket):
     default: to_mkldnn_backward_default
 
 class trace_backward_default_handler(Protocol):
-    def __call__(_op, /, grad: Any, sizes: list[Any]) -> Tensor: ...
+    def __call__(cls, /, grad: Any, sizes: list[Any]) -> Tensor: ...
 
 class trace_backward_default(Handle[trace_backward_default_handler]):
     """aten::trace_backward(Tensor grad, SymInt[] sizes) -> Tensor"""
-    def __call__(_op, /, grad: Tensor, sizes: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, grad: Tensor, sizes: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class trace_backward_packet(OpPacket):
     default: trace_backward_default
 
 class unfold_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_in: Any,
         input_sizes: list[Any],
@@ -6707,7 +6707,7 @@ class unfold_backward_default_handler(Protocol):
 class unfold_backward_default(Handle[unfold_backward_default_handler]):
     """aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_in: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -6718,7 +6718,7 @@ class unfold_backward_default(Handle[unfold_backward_default_handler]):
 
 class unfold_backward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_in: Any,
         input_sizes: list[Any],
@@ -6732,7 +6732,7 @@ class unfold_backward_out_handler(Protocol):
 class unfold_backward_out(Handle[unfold_backward_out_handler]):
     """aten::unfold_backward.out(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_in: Tensor,
         input_sizes: Sequence[int | torch.SymInt],
@@ -6749,7 +6749,7 @@ class unfold_backward_packet(OpPacket):
 
 class upsample_bicubic2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6762,7 +6762,7 @@ class upsample_bicubic2d_backward_default_handler(Protocol):
 class upsample_bicubic2d_backward_default(Handle[upsample_bicubic2d_backward_default_handler]):
     """aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6774,7 +6774,7 @@ class upsample_bicubic2d_backward_default(Handle[upsample_bicubic2d_backward_def
 
 class upsample_bicubic2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6791,7 +6791,7 @@ class upsample_bicubic2d_backward_grad_input(
 ):
     """aten::upsample_bicubic2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6809,7 +6809,7 @@ class upsample_bicubic2d_backward_packet(OpPacket):
 
 class upsample_bilinear2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6822,7 +6822,7 @@ class upsample_bilinear2d_backward_default_handler(Protocol):
 class upsample_bilinear2d_backward_default(Handle[upsample_bilinear2d_backward_default_handler]):
     """aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6834,7 +6834,7 @@ class upsample_bilinear2d_backward_default(Handle[upsample_bilinear2d_backward_d
 
 class upsample_bilinear2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6851,7 +6851,7 @@ class upsample_bilinear2d_backward_grad_input(
 ):
     """aten::upsample_bilinear2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6869,7 +6869,7 @@ class upsample_bilinear2d_backward_packet(OpPacket):
 
 class upsample_linear1d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6881,7 +6881,7 @@ class upsample_linear1d_backward_default_handler(Protocol):
 class upsample_linear1d_backward_default(Handle[upsample_linear1d_backward_default_handler]):
     """aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6892,7 +6892,7 @@ class upsample_linear1d_backward_default(Handle[upsample_linear1d_backward_defau
 
 class upsample_linear1d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6906,7 +6906,7 @@ class upsample_linear1d_backward_grad_input_handler(Protocol):
 class upsample_linear1d_backward_grad_input(Handle[upsample_linear1d_backward_grad_input_handler]):
     """aten::upsample_linear1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6923,7 +6923,7 @@ class upsample_linear1d_backward_packet(OpPacket):
 
 class upsample_nearest1d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6934,7 +6934,7 @@ class upsample_nearest1d_backward_default_handler(Protocol):
 class upsample_nearest1d_backward_default(Handle[upsample_nearest1d_backward_default_handler]):
     """aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6944,7 +6944,7 @@ class upsample_nearest1d_backward_default(Handle[upsample_nearest1d_backward_def
 
 class upsample_nearest1d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6959,7 +6959,7 @@ class upsample_nearest1d_backward_grad_input(
 ):
     """aten::upsample_nearest1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6975,7 +6975,7 @@ class upsample_nearest1d_backward_packet(OpPacket):
 
 class upsample_nearest2d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -6987,7 +6987,7 @@ class upsample_nearest2d_backward_default_handler(Protocol):
 class upsample_nearest2d_backward_default(Handle[upsample_nearest2d_backward_default_handler]):
     """aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -6998,7 +6998,7 @@ class upsample_nearest2d_backward_default(Handle[upsample_nearest2d_backward_def
 
 class upsample_nearest2d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -7014,7 +7014,7 @@ class upsample_nearest2d_backward_grad_input(
 ):
     """aten::upsample_nearest2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -7031,7 +7031,7 @@ class upsample_nearest2d_backward_packet(OpPacket):
 
 class upsample_nearest3d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -7044,7 +7044,7 @@ class upsample_nearest3d_backward_default_handler(Protocol):
 class upsample_nearest3d_backward_default(Handle[upsample_nearest3d_backward_default_handler]):
     """aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -7056,7 +7056,7 @@ class upsample_nearest3d_backward_default(Handle[upsample_nearest3d_backward_def
 
 class upsample_nearest3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -7073,7 +7073,7 @@ class upsample_nearest3d_backward_grad_input(
 ):
     """aten::upsample_nearest3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -7091,7 +7091,7 @@ class upsample_nearest3d_backward_packet(OpPacket):
 
 class upsample_trilinear3d_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -7105,7 +7105,7 @@ class upsample_trilinear3d_backward_default_handler(Protocol):
 class upsample_trilinear3d_backward_default(Handle[upsample_trilinear3d_backward_default_handler]):
     """aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -7118,7 +7118,7 @@ class upsample_trilinear3d_backward_default(Handle[upsample_trilinear3d_backward
 
 class upsample_trilinear3d_backward_grad_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Any,
         output_size: list[Any],
@@ -7136,7 +7136,7 @@ class upsample_trilinear3d_backward_grad_input(
 ):
     """aten::upsample_trilinear3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         grad_output: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -7155,7 +7155,7 @@ class upsample_trilinear3d_backward_packet(OpPacket):
 
 class value_selecting_reduction_backward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         grad: Any,
         dim: int,
@@ -7169,7 +7169,7 @@ class value_selecting_reduction_backward_default(
 ):
     """aten::value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         grad: Tensor,
         dim: int,

@@ -13,7 +13,7 @@ from dispatch_core._ops import OpPacket
 
 class _addmm_activation_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -27,7 +27,7 @@ class _addmm_activation_default_handler(Protocol):
 class _addmm_activation_default(Handle[_addmm_activation_default_handler]):
     """aten::_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -40,7 +40,7 @@ class _addmm_activation_default(Handle[_addmm_activation_default_handler]):
 
 class _addmm_activation_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -55,7 +55,7 @@ class _addmm_activation_out_handler(Protocol):
 class _addmm_activation_out(Handle[_addmm_activation_out_handler]):
     """aten::_addmm_activation.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -72,18 +72,18 @@ class _addmm_activation_packet(OpPacket):
     out: _addmm_activation_out
 
 class _compute_linear_combination_default_handler(Protocol):
-    def __call__(_op, /, input: Any, coefficients: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, coefficients: Any) -> Tensor: ...
 
 class _compute_linear_combination_default(Handle[_compute_linear_combination_default_handler]):
     """aten::_compute_linear_combination(Tensor input, Tensor coefficients) -> Tensor"""
-    def __call__(_op, /, input: Tensor, coefficients: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, coefficients: Tensor) -> Tensor: ...
 
 class _compute_linear_combination_out_handler(Protocol):
-    def __call__(_op, /, input: Any, coefficients: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, coefficients: Any, *, out: Any) -> Tensor: ...
 
 class _compute_linear_combination_out(Handle[_compute_linear_combination_out_handler]):
     """aten::_compute_linear_combination.out(Tensor input, Tensor coefficients, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, coefficients: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, coefficients: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _compute_linear_combination_packet(OpPacket):
     default: _compute_linear_combination_default
@@ -91,7 +91,7 @@ class _compute_linear_combination_packet(OpPacket):
 
 class _grouped_mm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -103,7 +103,7 @@ class _grouped_mm_default_handler(Protocol):
 class _grouped_mm_default(Handle[_grouped_mm_default_handler]):
     """aten::_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -116,18 +116,18 @@ class _grouped_mm_packet(OpPacket):
     default: _grouped_mm_default
 
 class _int_mm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any) -> Tensor: ...
 
 class _int_mm_default(Handle[_int_mm_default_handler]):
     """aten::_int_mm(Tensor self, Tensor mat2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor) -> Tensor: ...
 
 class _int_mm_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, *, out: Any) -> Tensor: ...
 
 class _int_mm_out(Handle[_int_mm_out_handler]):
     """aten::_int_mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _int_mm_packet(OpPacket):
     default: _int_mm_default
@@ -135,7 +135,7 @@ class _int_mm_packet(OpPacket):
 
 class _mixed_dtypes_linear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -148,7 +148,7 @@ class _mixed_dtypes_linear_default_handler(Protocol):
 class _mixed_dtypes_linear_default(Handle[_mixed_dtypes_linear_default_handler]):
     """aten::_mixed_dtypes_linear(Tensor input, Tensor weight, Tensor scale, *, Tensor? bias=None, str? activation=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -163,7 +163,7 @@ class _mixed_dtypes_linear_packet(OpPacket):
 
 class _scaled_grouped_mm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -179,7 +179,7 @@ class _scaled_grouped_mm_default_handler(Protocol):
 class _scaled_grouped_mm_default(Handle[_scaled_grouped_mm_default_handler]):
     """aten::_scaled_grouped_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? offs=None, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -197,7 +197,7 @@ class _scaled_grouped_mm_packet(OpPacket):
 
 class _scaled_grouped_mm_v2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -217,7 +217,7 @@ class _scaled_grouped_mm_v2_default_handler(Protocol):
 class _scaled_grouped_mm_v2_default(Handle[_scaled_grouped_mm_v2_default_handler]):
     """aten::_scaled_grouped_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None, int[] contraction_dim=[], bool use_fast_accum=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -239,7 +239,7 @@ class _scaled_grouped_mm_v2_packet(OpPacket):
 
 class _scaled_mm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -254,7 +254,7 @@ class _scaled_mm_default_handler(Protocol):
 class _scaled_mm_default(Handle[_scaled_mm_default_handler]):
     """aten::_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -268,7 +268,7 @@ class _scaled_mm_default(Handle[_scaled_mm_default_handler]):
 
 class _scaled_mm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -285,7 +285,7 @@ class _scaled_mm_out_handler(Protocol):
 class _scaled_mm_out(Handle[_scaled_mm_out_handler]):
     """aten::_scaled_mm.out(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -305,7 +305,7 @@ class _scaled_mm_packet(OpPacket):
 
 class _scaled_mm_v2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -324,7 +324,7 @@ class _scaled_mm_v2_default_handler(Protocol):
 class _scaled_mm_v2_default(Handle[_scaled_mm_v2_default_handler]):
     """aten::_scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[], bool use_fast_accum=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -342,7 +342,7 @@ class _scaled_mm_v2_default(Handle[_scaled_mm_v2_default_handler]):
 
 class _scaled_mm_v2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -363,7 +363,7 @@ class _scaled_mm_v2_out_handler(Protocol):
 class _scaled_mm_v2_out(Handle[_scaled_mm_v2_out_handler]):
     """aten::_scaled_mm_v2.out(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[], bool use_fast_accum=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -387,7 +387,7 @@ class _scaled_mm_v2_packet(OpPacket):
 
 class _trilinear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         i1: Any,
         i2: Any,
@@ -402,7 +402,7 @@ class _trilinear_default_handler(Protocol):
 class _trilinear_default(Handle[_trilinear_default_handler]):
     """aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         i1: Tensor,
         i2: Tensor,
@@ -416,7 +416,7 @@ class _trilinear_default(Handle[_trilinear_default_handler]):
 
 class _trilinear_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         i1: Any,
         i2: Any,
@@ -433,7 +433,7 @@ class _trilinear_out_handler(Protocol):
 class _trilinear_out(Handle[_trilinear_out_handler]):
     """aten::_trilinear.out(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim, int unroll_dim=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         i1: Tensor,
         i2: Tensor,
@@ -453,7 +453,7 @@ class _trilinear_packet(OpPacket):
 
 class addbmm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -466,7 +466,7 @@ class addbmm_default_handler(Protocol):
 class addbmm_default(Handle[addbmm_default_handler]):
     """aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -478,7 +478,7 @@ class addbmm_default(Handle[addbmm_default_handler]):
 
 class addbmm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -492,7 +492,7 @@ class addbmm_out_handler(Protocol):
 class addbmm_out(Handle[addbmm_out_handler]):
     """aten::addbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -509,7 +509,7 @@ class addbmm_packet(OpPacket):
 
 class addbmm__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -522,7 +522,7 @@ class addbmm__default_handler(Protocol):
 class addbmm__default(Handle[addbmm__default_handler]):
     """aten::addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -537,7 +537,7 @@ class addbmm__packet(OpPacket):
 
 class addmm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -550,7 +550,7 @@ class addmm_default_handler(Protocol):
 class addmm_default(Handle[addmm_default_handler]):
     """aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -562,7 +562,7 @@ class addmm_default(Handle[addmm_default_handler]):
 
 class addmm_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -576,7 +576,7 @@ class addmm_dtype_handler(Protocol):
 class addmm_dtype(Handle[addmm_dtype_handler]):
     """aten::addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -589,7 +589,7 @@ class addmm_dtype(Handle[addmm_dtype_handler]):
 
 class addmm_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -604,7 +604,7 @@ class addmm_dtype_out_handler(Protocol):
 class addmm_dtype_out(Handle[addmm_dtype_out_handler]):
     """aten::addmm.dtype_out(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -618,7 +618,7 @@ class addmm_dtype_out(Handle[addmm_dtype_out_handler]):
 
 class addmm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -632,7 +632,7 @@ class addmm_out_handler(Protocol):
 class addmm_out(Handle[addmm_out_handler]):
     """aten::addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -651,7 +651,7 @@ class addmm_packet(OpPacket):
 
 class addmm__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -664,7 +664,7 @@ class addmm__default_handler(Protocol):
 class addmm__default(Handle[addmm__default_handler]):
     """aten::addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -679,7 +679,7 @@ class addmm__packet(OpPacket):
 
 class addmv_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat: Any,
@@ -692,7 +692,7 @@ class addmv_default_handler(Protocol):
 class addmv_default(Handle[addmv_default_handler]):
     """aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat: Tensor,
@@ -704,7 +704,7 @@ class addmv_default(Handle[addmv_default_handler]):
 
 class addmv_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat: Any,
@@ -718,7 +718,7 @@ class addmv_out_handler(Protocol):
 class addmv_out(Handle[addmv_out_handler]):
     """aten::addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat: Tensor,
@@ -735,7 +735,7 @@ class addmv_packet(OpPacket):
 
 class addmv__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat: Any,
@@ -748,7 +748,7 @@ class addmv__default_handler(Protocol):
 class addmv__default(Handle[addmv__default_handler]):
     """aten::addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat: Tensor,
@@ -763,7 +763,7 @@ class addmv__packet(OpPacket):
 
 class addr_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         vec1: Any,
@@ -776,7 +776,7 @@ class addr_default_handler(Protocol):
 class addr_default(Handle[addr_default_handler]):
     """aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         vec1: Tensor,
@@ -788,7 +788,7 @@ class addr_default(Handle[addr_default_handler]):
 
 class addr_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         vec1: Any,
@@ -802,7 +802,7 @@ class addr_out_handler(Protocol):
 class addr_out(Handle[addr_out_handler]):
     """aten::addr.out(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         vec1: Tensor,
@@ -819,7 +819,7 @@ class addr_packet(OpPacket):
 
 class addr__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         vec1: Any,
@@ -832,7 +832,7 @@ class addr__default_handler(Protocol):
 class addr__default(Handle[addr__default_handler]):
     """aten::addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         vec1: Tensor,
@@ -847,7 +847,7 @@ class addr__packet(OpPacket):
 
 class baddbmm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -860,7 +860,7 @@ class baddbmm_default_handler(Protocol):
 class baddbmm_default(Handle[baddbmm_default_handler]):
     """aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -872,7 +872,7 @@ class baddbmm_default(Handle[baddbmm_default_handler]):
 
 class baddbmm_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -886,7 +886,7 @@ class baddbmm_dtype_handler(Protocol):
 class baddbmm_dtype(Handle[baddbmm_dtype_handler]):
     """aten::baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -899,7 +899,7 @@ class baddbmm_dtype(Handle[baddbmm_dtype_handler]):
 
 class baddbmm_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -914,7 +914,7 @@ class baddbmm_dtype_out_handler(Protocol):
 class baddbmm_dtype_out(Handle[baddbmm_dtype_out_handler]):
     """aten::baddbmm.dtype_out(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -928,7 +928,7 @@ class baddbmm_dtype_out(Handle[baddbmm_dtype_out_handler]):
 
 class baddbmm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -942,7 +942,7 @@ class baddbmm_out_handler(Protocol):
 class baddbmm_out(Handle[baddbmm_out_handler]):
     """aten::baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -961,7 +961,7 @@ class baddbmm_packet(OpPacket):
 
 class baddbmm__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         batch1: Any,
@@ -974,7 +974,7 @@ class baddbmm__default_handler(Protocol):
 class baddbmm__default(Handle[baddbmm__default_handler]):
     """aten::baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         batch1: Tensor,
@@ -989,7 +989,7 @@ class baddbmm__packet(OpPacket):
 
 class bilinear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input1: Any,
         input2: Any,
@@ -1000,7 +1000,7 @@ class bilinear_default_handler(Protocol):
 class bilinear_default(Handle[bilinear_default_handler]):
     """aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input1: Tensor,
         input2: Tensor,
@@ -1012,26 +1012,26 @@ class bilinear_packet(OpPacket):
     default: bilinear_default
 
 class bmm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any) -> Tensor: ...
 
 class bmm_default(Handle[bmm_default_handler]):
     """aten::bmm(Tensor self, Tensor mat2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor) -> Tensor: ...
 
 class bmm_dtype_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, out_dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, out_dtype: torch.dtype) -> Tensor: ...
 
 class bmm_dtype(Handle[bmm_dtype_handler]):
     """aten::bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor: ...
 
 class bmm_dtype_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, out_dtype: torch.dtype, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, out_dtype: torch.dtype, *, out: Any) -> Tensor: ...
 
 class bmm_dtype_out(Handle[bmm_dtype_out_handler]):
     """aten::bmm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -1041,11 +1041,11 @@ class bmm_dtype_out(Handle[bmm_dtype_out_handler]):
     ) -> Tensor: ...
 
 class bmm_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, *, out: Any) -> Tensor: ...
 
 class bmm_out(Handle[bmm_out_handler]):
     """aten::bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class bmm_packet(OpPacket):
     default: bmm_default
@@ -1054,36 +1054,36 @@ class bmm_packet(OpPacket):
     out: bmm_out
 
 class chain_matmul_default_handler(Protocol):
-    def __call__(_op, /, matrices: list[Any]) -> Tensor: ...
+    def __call__(cls, /, matrices: list[Any]) -> Tensor: ...
 
 class chain_matmul_default(Handle[chain_matmul_default_handler]):
     """aten::chain_matmul(Tensor[] matrices) -> Tensor"""
-    def __call__(_op, /, matrices: Sequence[Tensor]) -> Tensor: ...
+    def __call__(cls, /, matrices: Sequence[Tensor]) -> Tensor: ...
 
 class chain_matmul_out_handler(Protocol):
-    def __call__(_op, /, matrices: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, matrices: list[Any], *, out: Any) -> Tensor: ...
 
 class chain_matmul_out(Handle[chain_matmul_out_handler]):
     """aten::chain_matmul.out(Tensor[] matrices, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, matrices: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, matrices: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 
 class chain_matmul_packet(OpPacket):
     default: chain_matmul_default
     out: chain_matmul_out
 
 class dot_default_handler(Protocol):
-    def __call__(_op, /, self: Any, tensor: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, tensor: Any) -> Tensor: ...
 
 class dot_default(Handle[dot_default_handler]):
     """aten::dot(Tensor self, Tensor tensor) -> Tensor"""
-    def __call__(_op, /, self: Tensor, tensor: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, tensor: Tensor) -> Tensor: ...
 
 class dot_out_handler(Protocol):
-    def __call__(_op, /, self: Any, tensor: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, tensor: Any, *, out: Any) -> Tensor: ...
 
 class dot_out(Handle[dot_out_handler]):
     """aten::dot.out(Tensor self, Tensor tensor, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, tensor: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, tensor: Tensor, *, out: Tensor) -> Tensor: ...
 
 class dot_packet(OpPacket):
     default: dot_default
@@ -1091,7 +1091,7 @@ class dot_packet(OpPacket):
 
 class einsum_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         equation: str,
         tensors: list[Any],
@@ -1102,7 +1102,7 @@ class einsum_default_handler(Protocol):
 class einsum_default(Handle[einsum_default_handler]):
     """aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         equation: str,
         tensors: Sequence[Tensor],
@@ -1115,69 +1115,69 @@ class einsum_packet(OpPacket):
     sublist: torchscript_tensors.einsum_sublist
 
 class ger_default_handler(Protocol):
-    def __call__(_op, /, self: Any, vec2: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, vec2: Any) -> Tensor: ...
 
 class ger_default(Handle[ger_default_handler]):
     """aten::ger(Tensor self, Tensor vec2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, vec2: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, vec2: Tensor) -> Tensor: ...
 
 class ger_out_handler(Protocol):
-    def __call__(_op, /, self: Any, vec2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, vec2: Any, *, out: Any) -> Tensor: ...
 
 class ger_out(Handle[ger_out_handler]):
     """aten::ger.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class ger_packet(OpPacket):
     default: ger_default
     out: ger_out
 
 class inner_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class inner_default(Handle[inner_default_handler]):
     """aten::inner(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class inner_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class inner_out(Handle[inner_out_handler]):
     """aten::inner.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class inner_packet(OpPacket):
     default: inner_default
     out: inner_out
 
 class kron_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class kron_default(Handle[kron_default_handler]):
     """aten::kron(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class kron_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class kron_out(Handle[kron_out_handler]):
     """aten::kron.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class kron_packet(OpPacket):
     default: kron_default
     out: kron_out
 
 class linear_default_handler(Protocol):
-    def __call__(_op, /, input: Any, weight: Any, bias: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, input: Any, weight: Any, bias: Any | None = ...) -> Tensor: ...
 
 class linear_default(Handle[linear_default_handler]):
     """aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor"""
-    def __call__(_op, /, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
 
 class linear_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -1189,7 +1189,7 @@ class linear_out_handler(Protocol):
 class linear_out(Handle[linear_out_handler]):
     """aten::linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -1203,37 +1203,37 @@ class linear_packet(OpPacket):
     out: linear_out
 
 class matmul_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class matmul_default(Handle[matmul_default_handler]):
     """aten::matmul(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class matmul_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class matmul_out(Handle[matmul_out_handler]):
     """aten::matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class matmul_packet(OpPacket):
     default: matmul_default
     out: matmul_out
 
 class mkldnn_linear_default_handler(Protocol):
-    def __call__(_op, /, self: Any, weight: Any, bias: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, weight: Any, bias: Any | None = ...) -> Tensor: ...
 
 class mkldnn_linear_default(Handle[mkldnn_linear_default_handler]):
     """aten::mkldnn_linear(Tensor self, Tensor weight, Tensor? bias=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor: ...
 
 class mkldnn_linear_out_handler(Protocol):
-    def __call__(_op, /, self: Any, weight: Any, bias: Any | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, weight: Any, bias: Any | None = ..., *, out: Any) -> Tensor: ...
 
 class mkldnn_linear_out(Handle[mkldnn_linear_out_handler]):
     """aten::mkldnn_linear.out(Tensor self, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1247,26 +1247,26 @@ class mkldnn_linear_packet(OpPacket):
     out: mkldnn_linear_out
 
 class mm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any) -> Tensor: ...
 
 class mm_default(Handle[mm_default_handler]):
     """aten::mm(Tensor self, Tensor mat2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor) -> Tensor: ...
 
 class mm_dtype_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, out_dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, out_dtype: torch.dtype) -> Tensor: ...
 
 class mm_dtype(Handle[mm_dtype_handler]):
     """aten::mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor, out_dtype: torch.dtype) -> Tensor: ...
 
 class mm_dtype_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, out_dtype: torch.dtype, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, out_dtype: torch.dtype, *, out: Any) -> Tensor: ...
 
 class mm_dtype_out(Handle[mm_dtype_out_handler]):
     """aten::mm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -1276,11 +1276,11 @@ class mm_dtype_out(Handle[mm_dtype_out_handler]):
     ) -> Tensor: ...
 
 class mm_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, *, out: Any) -> Tensor: ...
 
 class mm_out(Handle[mm_out_handler]):
     """aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class mm_packet(OpPacket):
     default: mm_default
@@ -1289,36 +1289,36 @@ class mm_packet(OpPacket):
     out: mm_out
 
 class mv_default_handler(Protocol):
-    def __call__(_op, /, self: Any, vec: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, vec: Any) -> Tensor: ...
 
 class mv_default(Handle[mv_default_handler]):
     """aten::mv(Tensor self, Tensor vec) -> Tensor"""
-    def __call__(_op, /, self: Tensor, vec: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, vec: Tensor) -> Tensor: ...
 
 class mv_out_handler(Protocol):
-    def __call__(_op, /, self: Any, vec: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, vec: Any, *, out: Any) -> Tensor: ...
 
 class mv_out(Handle[mv_out_handler]):
     """aten::mv.out(Tensor self, Tensor vec, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, vec: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, vec: Tensor, *, out: Tensor) -> Tensor: ...
 
 class mv_packet(OpPacket):
     default: mv_default
     out: mv_out
 
 class outer_default_handler(Protocol):
-    def __call__(_op, /, self: Any, vec2: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, vec2: Any) -> Tensor: ...
 
 class outer_default(Handle[outer_default_handler]):
     """aten::outer(Tensor self, Tensor vec2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, vec2: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, vec2: Tensor) -> Tensor: ...
 
 class outer_out_handler(Protocol):
-    def __call__(_op, /, self: Any, vec2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, vec2: Any, *, out: Any) -> Tensor: ...
 
 class outer_out(Handle[outer_out_handler]):
     """aten::outer.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, vec2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class outer_packet(OpPacket):
     default: outer_default
@@ -1326,7 +1326,7 @@ class outer_packet(OpPacket):
 
 class tensordot_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: Any,
@@ -1337,7 +1337,7 @@ class tensordot_default_handler(Protocol):
 class tensordot_default(Handle[tensordot_default_handler]):
     """aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -1347,7 +1347,7 @@ class tensordot_default(Handle[tensordot_default_handler]):
 
 class tensordot_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: Any,
@@ -1360,7 +1360,7 @@ class tensordot_out_handler(Protocol):
 class tensordot_out(Handle[tensordot_out_handler]):
     """aten::tensordot.out(Tensor self, Tensor other, int[] dims_self, int[] dims_other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -1375,18 +1375,18 @@ class tensordot_packet(OpPacket):
     out: tensordot_out
 
 class vdot_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class vdot_default(Handle[vdot_default_handler]):
     """aten::vdot(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class vdot_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class vdot_out(Handle[vdot_out_handler]):
     """aten::vdot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class vdot_packet(OpPacket):
     default: vdot_default

@@ -12,18 +12,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _autocast_to_full_precision_default_handler(Protocol):
-    def __call__(_op, /, self: Any, cuda_enabled: bool, cpu_enabled: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, cuda_enabled: bool, cpu_enabled: bool) -> Tensor: ...
 
 class _autocast_to_full_precision_default(Handle[_autocast_to_full_precision_default_handler]):
     """aten::_autocast_to_full_precision(Tensor(a) self, bool cuda_enabled, bool cpu_enabled) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, cuda_enabled: bool, cpu_enabled: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, cuda_enabled: bool, cpu_enabled: bool) -> Tensor: ...
 
 class _autocast_to_full_precision_packet(OpPacket):
     default: _autocast_to_full_precision_default
 
 class _autocast_to_reduced_precision_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         cuda_enabled: bool,
@@ -37,7 +37,7 @@ class _autocast_to_reduced_precision_default(
 ):
     """aten::_autocast_to_reduced_precision(Tensor(a) self, bool cuda_enabled, bool cpu_enabled, ScalarType cuda_dtype, ScalarType cpu_dtype) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         cuda_enabled: bool,
@@ -50,108 +50,108 @@ class _autocast_to_reduced_precision_packet(OpPacket):
     default: _autocast_to_reduced_precision_default
 
 class _cast_Byte_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Byte_default(Handle[_cast_Byte_default_handler]):
     """aten::_cast_Byte(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Byte_packet(OpPacket):
     default: _cast_Byte_default
 
 class _cast_Char_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Char_default(Handle[_cast_Char_default_handler]):
     """aten::_cast_Char(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Char_packet(OpPacket):
     default: _cast_Char_default
 
 class _cast_Double_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Double_default(Handle[_cast_Double_default_handler]):
     """aten::_cast_Double(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Double_packet(OpPacket):
     default: _cast_Double_default
 
 class _cast_Float_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Float_default(Handle[_cast_Float_default_handler]):
     """aten::_cast_Float(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Float_packet(OpPacket):
     default: _cast_Float_default
 
 class _cast_Half_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Half_default(Handle[_cast_Half_default_handler]):
     """aten::_cast_Half(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Half_packet(OpPacket):
     default: _cast_Half_default
 
 class _cast_Int_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Int_default(Handle[_cast_Int_default_handler]):
     """aten::_cast_Int(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Int_packet(OpPacket):
     default: _cast_Int_default
 
 class _cast_Long_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Long_default(Handle[_cast_Long_default_handler]):
     """aten::_cast_Long(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Long_packet(OpPacket):
     default: _cast_Long_default
 
 class _cast_Short_default_handler(Protocol):
-    def __call__(_op, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _cast_Short_default(Handle[_cast_Short_default_handler]):
     """aten::_cast_Short(Tensor self, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _cast_Short_packet(OpPacket):
     default: _cast_Short_default
 
 class _local_scalar_dense_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Number: ...
+    def __call__(cls, /, self: Any) -> Number: ...
 
 class _local_scalar_dense_default(Handle[_local_scalar_dense_default_handler]):
     """aten::_local_scalar_dense(Tensor self) -> Scalar"""
-    def __call__(_op, /, self: Tensor) -> Any: ...
+    def __call__(cls, /, self: Tensor) -> Any: ...
 
 class _local_scalar_dense_packet(OpPacket):
     default: _local_scalar_dense_default
 
 class _saturate_weight_to_fp16_default_handler(Protocol):
-    def __call__(_op, /, weight: Any) -> Tensor: ...
+    def __call__(cls, /, weight: Any) -> Tensor: ...
 
 class _saturate_weight_to_fp16_default(Handle[_saturate_weight_to_fp16_default_handler]):
     """aten::_saturate_weight_to_fp16(Tensor weight) -> Tensor"""
-    def __call__(_op, /, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor) -> Tensor: ...
 
 class _saturate_weight_to_fp16_packet(OpPacket):
     default: _saturate_weight_to_fp16_default
 
 class _to_copy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -166,7 +166,7 @@ class _to_copy_default_handler(Protocol):
 class _to_copy_default(Handle[_to_copy_default_handler]):
     """aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         *,
@@ -180,7 +180,7 @@ class _to_copy_default(Handle[_to_copy_default_handler]):
 
 class _to_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -192,7 +192,7 @@ class _to_copy_out_handler(Protocol):
 class _to_copy_out(Handle[_to_copy_out_handler]):
     """aten::_to_copy.out(Tensor self, *, bool non_blocking=False, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         *,
@@ -206,28 +206,28 @@ class _to_copy_packet(OpPacket):
     out: _to_copy_out
 
 class _to_cpu_default_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, tensors: list[Any]) -> Sequence[Tensor]: ...
 
 class _to_cpu_default(Handle[_to_cpu_default_handler]):
     """aten::_to_cpu(Tensor[] tensors) -> Tensor[]"""
-    def __call__(_op, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _to_cpu_packet(OpPacket):
     default: _to_cpu_default
 
 class can_cast_default_handler(Protocol):
-    def __call__(_op, /, from_: torch.dtype, to: torch.dtype) -> bool: ...
+    def __call__(cls, /, from_: torch.dtype, to: torch.dtype) -> bool: ...
 
 class can_cast_default(Handle[can_cast_default_handler]):
     """aten::can_cast(ScalarType from_, ScalarType to) -> bool"""
-    def __call__(_op, /, from_: torch.dtype, to: torch.dtype) -> bool: ...
+    def __call__(cls, /, from_: torch.dtype, to: torch.dtype) -> bool: ...
 
 class can_cast_packet(OpPacket):
     default: can_cast_default
 
 class chalf_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -237,7 +237,7 @@ class chalf_default_handler(Protocol):
 class chalf_default(Handle[chalf_default_handler]):
     """aten::chalf(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -248,52 +248,52 @@ class chalf_packet(OpPacket):
     default: chalf_default
 
 class item_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Number: ...
+    def __call__(cls, /, self: Any) -> Number: ...
 
 class item_default(Handle[item_default_handler]):
     """aten::item(Tensor self) -> Scalar"""
-    def __call__(_op, /, self: Tensor) -> Any: ...
+    def __call__(cls, /, self: Tensor) -> Any: ...
 
 class item_packet(OpPacket):
     default: item_default
 
 class promote_types_default_handler(Protocol):
-    def __call__(_op, /, type1: torch.dtype, type2: torch.dtype) -> torch.dtype: ...
+    def __call__(cls, /, type1: torch.dtype, type2: torch.dtype) -> torch.dtype: ...
 
 class promote_types_default(Handle[promote_types_default_handler]):
     """aten::promote_types(ScalarType type1, ScalarType type2) -> ScalarType"""
-    def __call__(_op, /, type1: torch.dtype, type2: torch.dtype) -> torch.dtype: ...
+    def __call__(cls, /, type1: torch.dtype, type2: torch.dtype) -> torch.dtype: ...
 
 class promote_types_packet(OpPacket):
     default: promote_types_default
 
 class result_type_Scalar_handler(Protocol):
-    def __call__(_op, /, tensor: Any, other: float) -> torch.dtype: ...
+    def __call__(cls, /, tensor: Any, other: float) -> torch.dtype: ...
 
 class result_type_Scalar(Handle[result_type_Scalar_handler]):
     """aten::result_type.Scalar(Tensor tensor, Scalar other) -> ScalarType"""
-    def __call__(_op, /, tensor: Tensor, other: Number) -> torch.dtype: ...
+    def __call__(cls, /, tensor: Tensor, other: Number) -> torch.dtype: ...
 
 class result_type_Scalar_Scalar_handler(Protocol):
-    def __call__(_op, /, scalar1: float, scalar2: float) -> torch.dtype: ...
+    def __call__(cls, /, scalar1: float, scalar2: float) -> torch.dtype: ...
 
 class result_type_Scalar_Scalar(Handle[result_type_Scalar_Scalar_handler]):
     """aten::result_type.Scalar_Scalar(Scalar scalar1, Scalar scalar2) -> ScalarType"""
-    def __call__(_op, /, scalar1: Number, scalar2: Number) -> torch.dtype: ...
+    def __call__(cls, /, scalar1: Number, scalar2: Number) -> torch.dtype: ...
 
 class result_type_Scalar_Tensor_handler(Protocol):
-    def __call__(_op, /, scalar: float, tensor: Any) -> torch.dtype: ...
+    def __call__(cls, /, scalar: float, tensor: Any) -> torch.dtype: ...
 
 class result_type_Scalar_Tensor(Handle[result_type_Scalar_Tensor_handler]):
     """aten::result_type.Scalar_Tensor(Scalar scalar, Tensor tensor) -> ScalarType"""
-    def __call__(_op, /, scalar: Number, tensor: Tensor) -> torch.dtype: ...
+    def __call__(cls, /, scalar: Number, tensor: Tensor) -> torch.dtype: ...
 
 class result_type_Tensor_handler(Protocol):
-    def __call__(_op, /, tensor: Any, other: Any) -> torch.dtype: ...
+    def __call__(cls, /, tensor: Any, other: Any) -> torch.dtype: ...
 
 class result_type_Tensor(Handle[result_type_Tensor_handler]):
     """aten::result_type.Tensor(Tensor tensor, Tensor other) -> ScalarType"""
-    def __call__(_op, /, tensor: Tensor, other: Tensor) -> torch.dtype: ...
+    def __call__(cls, /, tensor: Tensor, other: Tensor) -> torch.dtype: ...
 
 class result_type_packet(OpPacket):
     Scalar: result_type_Scalar
@@ -303,7 +303,7 @@ class result_type_packet(OpPacket):
 
 class to_device_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         device: torch.device,
@@ -316,7 +316,7 @@ class to_device_handler(Protocol):
 class to_device(Handle[to_device_handler]):
     """aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         device: torch.device | str,
@@ -328,7 +328,7 @@ class to_device(Handle[to_device_handler]):
 
 class to_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dtype: torch.dtype,
@@ -340,7 +340,7 @@ class to_dtype_handler(Protocol):
 class to_dtype(Handle[to_dtype_handler]):
     """aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         dtype: torch.dtype,
@@ -351,7 +351,7 @@ class to_dtype(Handle[to_dtype_handler]):
 
 class to_dtype_layout_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -367,7 +367,7 @@ class to_dtype_layout_handler(Protocol):
 class to_dtype_layout(Handle[to_dtype_layout_handler]):
     """aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         *,
@@ -382,7 +382,7 @@ class to_dtype_layout(Handle[to_dtype_layout_handler]):
 
 class to_other_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: Any,
@@ -394,7 +394,7 @@ class to_other_handler(Protocol):
 class to_other(Handle[to_other_handler]):
     """aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         other: Tensor | Number,
@@ -413,19 +413,19 @@ class to_packet(OpPacket):
     prim_other: torchscript_tensors.to_prim_other
 
 class to_mkldnn_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class to_mkldnn_default(Handle[to_mkldnn_default_handler]):
     """aten::to_mkldnn(Tensor self, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class to_mkldnn_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dtype: torch.dtype | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dtype: torch.dtype | None = ..., *, out: Any) -> Tensor: ...
 
 class to_mkldnn_out(Handle[to_mkldnn_out_handler]):
     """aten::to_mkldnn.out(Tensor self, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dtype: torch.dtype | None = None,
@@ -438,11 +438,11 @@ class to_mkldnn_packet(OpPacket):
     out: to_mkldnn_out
 
 class type_as_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class type_as_default(Handle[type_as_default_handler]):
     """aten::type_as(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class type_as_packet(OpPacket):
     default: type_as_default

@@ -12,7 +12,7 @@ from dispatch_core._ops import OpPacket
 
 class _conv_depthwise2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -26,7 +26,7 @@ class _conv_depthwise2d_default_handler(Protocol):
 class _conv_depthwise2d_default(Handle[_conv_depthwise2d_default_handler]):
     """aten::_conv_depthwise2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, SymInt[2] padding, SymInt[2] dilation) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -39,7 +39,7 @@ class _conv_depthwise2d_default(Handle[_conv_depthwise2d_default_handler]):
 
 class _conv_depthwise2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -55,7 +55,7 @@ class _conv_depthwise2d_out_handler(Protocol):
 class _conv_depthwise2d_out(Handle[_conv_depthwise2d_out_handler]):
     """aten::_conv_depthwise2d.out(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, SymInt[2] padding, SymInt[2] dilation, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -74,7 +74,7 @@ class _conv_depthwise2d_packet(OpPacket):
 
 class _convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -94,7 +94,7 @@ class _convolution_default_handler(Protocol):
 class _convolution_default(Handle[_convolution_default_handler]):
     """aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -113,7 +113,7 @@ class _convolution_default(Handle[_convolution_default_handler]):
 
 class _convolution_deprecated_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -132,7 +132,7 @@ class _convolution_deprecated_handler(Protocol):
 class _convolution_deprecated(Handle[_convolution_deprecated_handler]):
     """aten::_convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -150,7 +150,7 @@ class _convolution_deprecated(Handle[_convolution_deprecated_handler]):
 
 class _convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -172,7 +172,7 @@ class _convolution_out_handler(Protocol):
 class _convolution_out(Handle[_convolution_out_handler]):
     """aten::_convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, bool deterministic, bool cudnn_enabled, bool allow_tf32, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -198,7 +198,7 @@ class _convolution_packet(OpPacket):
 
 class _convolution_mode_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -212,7 +212,7 @@ class _convolution_mode_default_handler(Protocol):
 class _convolution_mode_default(Handle[_convolution_mode_default_handler]):
     """aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -228,7 +228,7 @@ class _convolution_mode_packet(OpPacket):
 
 class _mps_convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -242,7 +242,7 @@ class _mps_convolution_default_handler(Protocol):
 class _mps_convolution_default(Handle[_mps_convolution_default_handler]):
     """aten::_mps_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -255,7 +255,7 @@ class _mps_convolution_default(Handle[_mps_convolution_default_handler]):
 
 class _mps_convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -271,7 +271,7 @@ class _mps_convolution_out_handler(Protocol):
 class _mps_convolution_out(Handle[_mps_convolution_out_handler]):
     """aten::_mps_convolution.out(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -290,7 +290,7 @@ class _mps_convolution_packet(OpPacket):
 
 class _mps_convolution_transpose_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -304,7 +304,7 @@ class _mps_convolution_transpose_default_handler(Protocol):
 class _mps_convolution_transpose_default(Handle[_mps_convolution_transpose_default_handler]):
     """aten::_mps_convolution_transpose(Tensor self, Tensor weight, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -317,7 +317,7 @@ class _mps_convolution_transpose_default(Handle[_mps_convolution_transpose_defau
 
 class _mps_convolution_transpose_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -333,7 +333,7 @@ class _mps_convolution_transpose_out_handler(Protocol):
 class _mps_convolution_transpose_out(Handle[_mps_convolution_transpose_out_handler]):
     """aten::_mps_convolution_transpose.out(Tensor self, Tensor weight, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -352,7 +352,7 @@ class _mps_convolution_transpose_packet(OpPacket):
 
 class _nnpack_spatial_convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -364,7 +364,7 @@ class _nnpack_spatial_convolution_default_handler(Protocol):
 class _nnpack_spatial_convolution_default(Handle[_nnpack_spatial_convolution_default_handler]):
     """aten::_nnpack_spatial_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[2] padding, SymInt[2] stride=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -375,7 +375,7 @@ class _nnpack_spatial_convolution_default(Handle[_nnpack_spatial_convolution_def
 
 class _nnpack_spatial_convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -389,7 +389,7 @@ class _nnpack_spatial_convolution_out_handler(Protocol):
 class _nnpack_spatial_convolution_out(Handle[_nnpack_spatial_convolution_out_handler]):
     """aten::_nnpack_spatial_convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[2] padding, SymInt[2] stride=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -406,7 +406,7 @@ class _nnpack_spatial_convolution_packet(OpPacket):
 
 class _slow_conv2d_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -419,7 +419,7 @@ class _slow_conv2d_forward_default_handler(Protocol):
 class _slow_conv2d_forward_default(Handle[_slow_conv2d_forward_default_handler]):
     """aten::_slow_conv2d_forward(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, SymInt[2] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -431,7 +431,7 @@ class _slow_conv2d_forward_default(Handle[_slow_conv2d_forward_default_handler])
 
 class _slow_conv2d_forward_output_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -446,7 +446,7 @@ class _slow_conv2d_forward_output_handler(Protocol):
 class _slow_conv2d_forward_output(Handle[_slow_conv2d_forward_output_handler]):
     """aten::_slow_conv2d_forward.output(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias, SymInt[2] stride, SymInt[2] padding, *, Tensor(a!) output) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -464,7 +464,7 @@ class _slow_conv2d_forward_packet(OpPacket):
 
 class col2im_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -477,7 +477,7 @@ class col2im_default_handler(Protocol):
 class col2im_default(Handle[col2im_default_handler]):
     """aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -489,7 +489,7 @@ class col2im_default(Handle[col2im_default_handler]):
 
 class col2im_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -504,7 +504,7 @@ class col2im_out_handler(Protocol):
 class col2im_out(Handle[col2im_out_handler]):
     """aten::col2im.out(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -522,7 +522,7 @@ class col2im_packet(OpPacket):
 
 class conv1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -536,7 +536,7 @@ class conv1d_default_handler(Protocol):
 class conv1d_default(Handle[conv1d_default_handler]):
     """aten::conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -549,7 +549,7 @@ class conv1d_default(Handle[conv1d_default_handler]):
 
 class conv1d_padding_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -563,7 +563,7 @@ class conv1d_padding_handler(Protocol):
 class conv1d_padding(Handle[conv1d_padding_handler]):
     """aten::conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding="valid", SymInt[1] dilation=1, SymInt groups=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -580,7 +580,7 @@ class conv1d_packet(OpPacket):
 
 class conv2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -594,7 +594,7 @@ class conv2d_default_handler(Protocol):
 class conv2d_default(Handle[conv2d_default_handler]):
     """aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -607,7 +607,7 @@ class conv2d_default(Handle[conv2d_default_handler]):
 
 class conv2d_padding_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -621,7 +621,7 @@ class conv2d_padding_handler(Protocol):
 class conv2d_padding(Handle[conv2d_padding_handler]):
     """aten::conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding="valid", SymInt[2] dilation=1, SymInt groups=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -638,7 +638,7 @@ class conv2d_packet(OpPacket):
 
 class conv3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -652,7 +652,7 @@ class conv3d_default_handler(Protocol):
 class conv3d_default(Handle[conv3d_default_handler]):
     """aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -665,7 +665,7 @@ class conv3d_default(Handle[conv3d_default_handler]):
 
 class conv3d_padding_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -679,7 +679,7 @@ class conv3d_padding_handler(Protocol):
 class conv3d_padding(Handle[conv3d_padding_handler]):
     """aten::conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding="valid", SymInt[3] dilation=1, SymInt groups=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -696,7 +696,7 @@ class conv3d_packet(OpPacket):
 
 class conv_depthwise3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -710,7 +710,7 @@ class conv_depthwise3d_default_handler(Protocol):
 class conv_depthwise3d_default(Handle[conv_depthwise3d_default_handler]):
     """aten::conv_depthwise3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride, SymInt[3] padding, SymInt[3] dilation) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -723,7 +723,7 @@ class conv_depthwise3d_default(Handle[conv_depthwise3d_default_handler]):
 
 class conv_depthwise3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -739,7 +739,7 @@ class conv_depthwise3d_out_handler(Protocol):
 class conv_depthwise3d_out(Handle[conv_depthwise3d_out_handler]):
     """aten::conv_depthwise3d.out(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride, SymInt[3] padding, SymInt[3] dilation, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -757,15 +757,15 @@ class conv_depthwise3d_packet(OpPacket):
     out: conv_depthwise3d_out
 
 class conv_tbc_default_handler(Protocol):
-    def __call__(_op, /, self: Any, weight: Any, bias: Any, pad: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, weight: Any, bias: Any, pad: int = ...) -> Tensor: ...
 
 class conv_tbc_default(Handle[conv_tbc_default_handler]):
     """aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor: ...
 
 class conv_tbc_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -778,7 +778,7 @@ class conv_tbc_out_handler(Protocol):
 class conv_tbc_out(Handle[conv_tbc_out_handler]):
     """aten::conv_tbc.out(Tensor self, Tensor weight, Tensor bias, int pad=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -794,7 +794,7 @@ class conv_tbc_packet(OpPacket):
 
 class conv_transpose1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -809,7 +809,7 @@ class conv_transpose1d_default_handler(Protocol):
 class conv_transpose1d_default(Handle[conv_transpose1d_default_handler]):
     """aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -826,7 +826,7 @@ class conv_transpose1d_packet(OpPacket):
 
 class conv_transpose2d_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -841,7 +841,7 @@ class conv_transpose2d_input_handler(Protocol):
 class conv_transpose2d_input(Handle[conv_transpose2d_input_handler]):
     """aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -858,7 +858,7 @@ class conv_transpose2d_packet(OpPacket):
 
 class conv_transpose3d_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -873,7 +873,7 @@ class conv_transpose3d_input_handler(Protocol):
 class conv_transpose3d_input(Handle[conv_transpose3d_input_handler]):
     """aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -890,7 +890,7 @@ class conv_transpose3d_packet(OpPacket):
 
 class convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -906,7 +906,7 @@ class convolution_default_handler(Protocol):
 class convolution_default(Handle[convolution_default_handler]):
     """aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -921,7 +921,7 @@ class convolution_default(Handle[convolution_default_handler]):
 
 class convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -939,7 +939,7 @@ class convolution_out_handler(Protocol):
 class convolution_out(Handle[convolution_out_handler]):
     """aten::convolution.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -960,7 +960,7 @@ class convolution_packet(OpPacket):
 
 class convolution_overrideable_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -976,7 +976,7 @@ class convolution_overrideable_default_handler(Protocol):
 class convolution_overrideable_default(Handle[convolution_overrideable_default_handler]):
     """aten::convolution_overrideable(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -991,7 +991,7 @@ class convolution_overrideable_default(Handle[convolution_overrideable_default_h
 
 class convolution_overrideable_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -1009,7 +1009,7 @@ class convolution_overrideable_out_handler(Protocol):
 class convolution_overrideable_out(Handle[convolution_overrideable_out_handler]):
     """aten::convolution_overrideable.out(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -1030,7 +1030,7 @@ class convolution_overrideable_packet(OpPacket):
 
 class cudnn_convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1046,7 +1046,7 @@ class cudnn_convolution_default_handler(Protocol):
 class cudnn_convolution_default(Handle[cudnn_convolution_default_handler]):
     """aten::cudnn_convolution(Tensor self, Tensor weight, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, bool allow_tf32) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1061,7 +1061,7 @@ class cudnn_convolution_default(Handle[cudnn_convolution_default_handler]):
 
 class cudnn_convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1079,7 +1079,7 @@ class cudnn_convolution_out_handler(Protocol):
 class cudnn_convolution_out(Handle[cudnn_convolution_out_handler]):
     """aten::cudnn_convolution.out(Tensor self, Tensor weight, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, bool allow_tf32, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1100,7 +1100,7 @@ class cudnn_convolution_packet(OpPacket):
 
 class cudnn_convolution_add_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1116,7 +1116,7 @@ class cudnn_convolution_add_relu_default_handler(Protocol):
 class cudnn_convolution_add_relu_default(Handle[cudnn_convolution_add_relu_default_handler]):
     """aten::cudnn_convolution_add_relu(Tensor self, Tensor weight, Tensor z, Scalar? alpha, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1131,7 +1131,7 @@ class cudnn_convolution_add_relu_default(Handle[cudnn_convolution_add_relu_defau
 
 class cudnn_convolution_add_relu_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1149,7 +1149,7 @@ class cudnn_convolution_add_relu_out_handler(Protocol):
 class cudnn_convolution_add_relu_out(Handle[cudnn_convolution_add_relu_out_handler]):
     """aten::cudnn_convolution_add_relu.out(Tensor self, Tensor weight, Tensor z, Scalar? alpha, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1170,7 +1170,7 @@ class cudnn_convolution_add_relu_packet(OpPacket):
 
 class cudnn_convolution_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1184,7 +1184,7 @@ class cudnn_convolution_relu_default_handler(Protocol):
 class cudnn_convolution_relu_default(Handle[cudnn_convolution_relu_default_handler]):
     """aten::cudnn_convolution_relu(Tensor self, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1197,7 +1197,7 @@ class cudnn_convolution_relu_default(Handle[cudnn_convolution_relu_default_handl
 
 class cudnn_convolution_relu_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1213,7 +1213,7 @@ class cudnn_convolution_relu_out_handler(Protocol):
 class cudnn_convolution_relu_out(Handle[cudnn_convolution_relu_out_handler]):
     """aten::cudnn_convolution_relu.out(Tensor self, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1232,7 +1232,7 @@ class cudnn_convolution_relu_packet(OpPacket):
 
 class cudnn_convolution_transpose_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1249,7 +1249,7 @@ class cudnn_convolution_transpose_default_handler(Protocol):
 class cudnn_convolution_transpose_default(Handle[cudnn_convolution_transpose_default_handler]):
     """aten::cudnn_convolution_transpose(Tensor self, Tensor weight, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, bool allow_tf32) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1265,7 +1265,7 @@ class cudnn_convolution_transpose_default(Handle[cudnn_convolution_transpose_def
 
 class cudnn_convolution_transpose_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1284,7 +1284,7 @@ class cudnn_convolution_transpose_out_handler(Protocol):
 class cudnn_convolution_transpose_out(Handle[cudnn_convolution_transpose_out_handler]):
     """aten::cudnn_convolution_transpose.out(Tensor self, Tensor weight, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, bool allow_tf32, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1306,7 +1306,7 @@ class cudnn_convolution_transpose_packet(OpPacket):
 
 class im2col_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -1318,7 +1318,7 @@ class im2col_default_handler(Protocol):
 class im2col_default(Handle[im2col_default_handler]):
     """aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -1329,7 +1329,7 @@ class im2col_default(Handle[im2col_default_handler]):
 
 class im2col_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -1343,7 +1343,7 @@ class im2col_out_handler(Protocol):
 class im2col_out(Handle[im2col_out_handler]):
     """aten::im2col.out(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -1360,7 +1360,7 @@ class im2col_packet(OpPacket):
 
 class miopen_convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1376,7 +1376,7 @@ class miopen_convolution_default_handler(Protocol):
 class miopen_convolution_default(Handle[miopen_convolution_default_handler]):
     """aten::miopen_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1391,7 +1391,7 @@ class miopen_convolution_default(Handle[miopen_convolution_default_handler]):
 
 class miopen_convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1409,7 +1409,7 @@ class miopen_convolution_out_handler(Protocol):
 class miopen_convolution_out(Handle[miopen_convolution_out_handler]):
     """aten::miopen_convolution.out(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1430,7 +1430,7 @@ class miopen_convolution_packet(OpPacket):
 
 class miopen_convolution_add_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1446,7 +1446,7 @@ class miopen_convolution_add_relu_default_handler(Protocol):
 class miopen_convolution_add_relu_default(Handle[miopen_convolution_add_relu_default_handler]):
     """aten::miopen_convolution_add_relu(Tensor self, Tensor weight, Tensor z, Scalar? alpha, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1464,7 +1464,7 @@ class miopen_convolution_add_relu_packet(OpPacket):
 
 class miopen_convolution_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1478,7 +1478,7 @@ class miopen_convolution_relu_default_handler(Protocol):
 class miopen_convolution_relu_default(Handle[miopen_convolution_relu_default_handler]):
     """aten::miopen_convolution_relu(Tensor self, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1494,7 +1494,7 @@ class miopen_convolution_relu_packet(OpPacket):
 
 class miopen_convolution_transpose_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1511,7 +1511,7 @@ class miopen_convolution_transpose_default_handler(Protocol):
 class miopen_convolution_transpose_default(Handle[miopen_convolution_transpose_default_handler]):
     """aten::miopen_convolution_transpose(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1527,7 +1527,7 @@ class miopen_convolution_transpose_default(Handle[miopen_convolution_transpose_d
 
 class miopen_convolution_transpose_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1546,7 +1546,7 @@ class miopen_convolution_transpose_out_handler(Protocol):
 class miopen_convolution_transpose_out(Handle[miopen_convolution_transpose_out_handler]):
     """aten::miopen_convolution_transpose.out(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] output_padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1568,7 +1568,7 @@ class miopen_convolution_transpose_packet(OpPacket):
 
 class miopen_depthwise_convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1584,7 +1584,7 @@ class miopen_depthwise_convolution_default_handler(Protocol):
 class miopen_depthwise_convolution_default(Handle[miopen_depthwise_convolution_default_handler]):
     """aten::miopen_depthwise_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1599,7 +1599,7 @@ class miopen_depthwise_convolution_default(Handle[miopen_depthwise_convolution_d
 
 class miopen_depthwise_convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1617,7 +1617,7 @@ class miopen_depthwise_convolution_out_handler(Protocol):
 class miopen_depthwise_convolution_out(Handle[miopen_depthwise_convolution_out_handler]):
     """aten::miopen_depthwise_convolution.out(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, bool benchmark, bool deterministic, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1638,7 +1638,7 @@ class miopen_depthwise_convolution_packet(OpPacket):
 
 class mkldnn_convolution_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1652,7 +1652,7 @@ class mkldnn_convolution_default_handler(Protocol):
 class mkldnn_convolution_default(Handle[mkldnn_convolution_default_handler]):
     """aten::mkldnn_convolution(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1665,7 +1665,7 @@ class mkldnn_convolution_default(Handle[mkldnn_convolution_default_handler]):
 
 class mkldnn_convolution_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1681,7 +1681,7 @@ class mkldnn_convolution_out_handler(Protocol):
 class mkldnn_convolution_out(Handle[mkldnn_convolution_out_handler]):
     """aten::mkldnn_convolution.out(Tensor self, Tensor weight, Tensor? bias, SymInt[] padding, SymInt[] stride, SymInt[] dilation, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1700,7 +1700,7 @@ class mkldnn_convolution_packet(OpPacket):
 
 class mkldnn_reorder_conv2d_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: list[Any] = ...,
@@ -1713,7 +1713,7 @@ class mkldnn_reorder_conv2d_weight_default_handler(Protocol):
 class mkldnn_reorder_conv2d_weight_default(Handle[mkldnn_reorder_conv2d_weight_default_handler]):
     """aten::mkldnn_reorder_conv2d_weight(Tensor self, SymInt[2] padding=0, SymInt[2] stride=1, SymInt[2] dilation=1, SymInt groups=1, SymInt[]? input_size=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt] = (0, 0),
@@ -1725,7 +1725,7 @@ class mkldnn_reorder_conv2d_weight_default(Handle[mkldnn_reorder_conv2d_weight_d
 
 class mkldnn_reorder_conv2d_weight_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: list[Any] = ...,
@@ -1740,7 +1740,7 @@ class mkldnn_reorder_conv2d_weight_out_handler(Protocol):
 class mkldnn_reorder_conv2d_weight_out(Handle[mkldnn_reorder_conv2d_weight_out_handler]):
     """aten::mkldnn_reorder_conv2d_weight.out(Tensor self, SymInt[2] padding=0, SymInt[2] stride=1, SymInt[2] dilation=1, SymInt groups=1, SymInt[]? input_size=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt] = (0, 0),
@@ -1758,7 +1758,7 @@ class mkldnn_reorder_conv2d_weight_packet(OpPacket):
 
 class mkldnn_reorder_conv3d_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: list[Any] = ...,
@@ -1771,7 +1771,7 @@ class mkldnn_reorder_conv3d_weight_default_handler(Protocol):
 class mkldnn_reorder_conv3d_weight_default(Handle[mkldnn_reorder_conv3d_weight_default_handler]):
     """aten::mkldnn_reorder_conv3d_weight(Tensor self, SymInt[3] padding=0, SymInt[3] stride=1, SymInt[3] dilation=1, SymInt groups=1, SymInt[]? input_size=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt] = (0, 0, 0),
@@ -1783,7 +1783,7 @@ class mkldnn_reorder_conv3d_weight_default(Handle[mkldnn_reorder_conv3d_weight_d
 
 class mkldnn_reorder_conv3d_weight_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: list[Any] = ...,
@@ -1798,7 +1798,7 @@ class mkldnn_reorder_conv3d_weight_out_handler(Protocol):
 class mkldnn_reorder_conv3d_weight_out(Handle[mkldnn_reorder_conv3d_weight_out_handler]):
     """aten::mkldnn_reorder_conv3d_weight.out(Tensor self, SymInt[3] padding=0, SymInt[3] stride=1, SymInt[3] dilation=1, SymInt groups=1, SymInt[]? input_size=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt] = (0, 0, 0),
@@ -1816,7 +1816,7 @@ class mkldnn_reorder_conv3d_weight_packet(OpPacket):
 
 class slow_conv3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1829,7 +1829,7 @@ class slow_conv3d_default_handler(Protocol):
 class slow_conv3d_default(Handle[slow_conv3d_default_handler]):
     """aten::slow_conv3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1841,7 +1841,7 @@ class slow_conv3d_default(Handle[slow_conv3d_default_handler]):
 
 class slow_conv3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1856,7 +1856,7 @@ class slow_conv3d_out_handler(Protocol):
 class slow_conv3d_out(Handle[slow_conv3d_out_handler]):
     """aten::slow_conv3d.out(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1874,7 +1874,7 @@ class slow_conv3d_packet(OpPacket):
 
 class slow_conv3d_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1887,7 +1887,7 @@ class slow_conv3d_forward_default_handler(Protocol):
 class slow_conv3d_forward_default(Handle[slow_conv3d_forward_default_handler]):
     """aten::slow_conv3d_forward(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride, SymInt[3] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1899,7 +1899,7 @@ class slow_conv3d_forward_default(Handle[slow_conv3d_forward_default_handler]):
 
 class slow_conv3d_forward_output_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1914,7 +1914,7 @@ class slow_conv3d_forward_output_handler(Protocol):
 class slow_conv3d_forward_output(Handle[slow_conv3d_forward_output_handler]):
     """aten::slow_conv3d_forward.output(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride, SymInt[3] padding, *, Tensor(a!) output) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1932,7 +1932,7 @@ class slow_conv3d_forward_packet(OpPacket):
 
 class slow_conv_dilated2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1946,7 +1946,7 @@ class slow_conv_dilated2d_default_handler(Protocol):
 class slow_conv_dilated2d_default(Handle[slow_conv_dilated2d_default_handler]):
     """aten::slow_conv_dilated2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1959,7 +1959,7 @@ class slow_conv_dilated2d_default(Handle[slow_conv_dilated2d_default_handler]):
 
 class slow_conv_dilated2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -1975,7 +1975,7 @@ class slow_conv_dilated2d_out_handler(Protocol):
 class slow_conv_dilated2d_out(Handle[slow_conv_dilated2d_out_handler]):
     """aten::slow_conv_dilated2d.out(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -1994,7 +1994,7 @@ class slow_conv_dilated2d_packet(OpPacket):
 
 class slow_conv_dilated3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2008,7 +2008,7 @@ class slow_conv_dilated3d_default_handler(Protocol):
 class slow_conv_dilated3d_default(Handle[slow_conv_dilated3d_default_handler]):
     """aten::slow_conv_dilated3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -2021,7 +2021,7 @@ class slow_conv_dilated3d_default(Handle[slow_conv_dilated3d_default_handler]):
 
 class slow_conv_dilated3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2037,7 +2037,7 @@ class slow_conv_dilated3d_out_handler(Protocol):
 class slow_conv_dilated3d_out(Handle[slow_conv_dilated3d_out_handler]):
     """aten::slow_conv_dilated3d.out(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -2056,7 +2056,7 @@ class slow_conv_dilated3d_packet(OpPacket):
 
 class slow_conv_transpose2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2071,7 +2071,7 @@ class slow_conv_transpose2d_default_handler(Protocol):
 class slow_conv_transpose2d_default(Handle[slow_conv_transpose2d_default_handler]):
     """aten::slow_conv_transpose2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt[2] dilation=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -2085,7 +2085,7 @@ class slow_conv_transpose2d_default(Handle[slow_conv_transpose2d_default_handler
 
 class slow_conv_transpose2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2102,7 +2102,7 @@ class slow_conv_transpose2d_out_handler(Protocol):
 class slow_conv_transpose2d_out(Handle[slow_conv_transpose2d_out_handler]):
     """aten::slow_conv_transpose2d.out(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt[2] dilation=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -2122,7 +2122,7 @@ class slow_conv_transpose2d_packet(OpPacket):
 
 class slow_conv_transpose3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2137,7 +2137,7 @@ class slow_conv_transpose3d_default_handler(Protocol):
 class slow_conv_transpose3d_default(Handle[slow_conv_transpose3d_default_handler]):
     """aten::slow_conv_transpose3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt[3] dilation=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -2151,7 +2151,7 @@ class slow_conv_transpose3d_default(Handle[slow_conv_transpose3d_default_handler
 
 class slow_conv_transpose3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2168,7 +2168,7 @@ class slow_conv_transpose3d_out_handler(Protocol):
 class slow_conv_transpose3d_out(Handle[slow_conv_transpose3d_out_handler]):
     """aten::slow_conv_transpose3d.out(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt[3] dilation=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -2188,7 +2188,7 @@ class slow_conv_transpose3d_packet(OpPacket):
 
 class thnn_conv2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2201,7 +2201,7 @@ class thnn_conv2d_default_handler(Protocol):
 class thnn_conv2d_default(Handle[thnn_conv2d_default_handler]):
     """aten::thnn_conv2d(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,
@@ -2213,7 +2213,7 @@ class thnn_conv2d_default(Handle[thnn_conv2d_default_handler]):
 
 class thnn_conv2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weight: Any,
@@ -2228,7 +2228,7 @@ class thnn_conv2d_out_handler(Protocol):
 class thnn_conv2d_out(Handle[thnn_conv2d_out_handler]):
     """aten::thnn_conv2d.out(Tensor self, Tensor weight, SymInt[2] kernel_size, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weight: Tensor,

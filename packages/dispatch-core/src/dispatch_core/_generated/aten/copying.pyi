@@ -12,19 +12,19 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _copy_from_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dst: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dst: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class _copy_from_default(Handle[_copy_from_default_handler]):
     """aten::_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class _copy_from_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dst: Any, non_blocking: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dst: Any, non_blocking: bool = ..., *, out: Any) -> Tensor: ...
 
 class _copy_from_out(Handle[_copy_from_out_handler]):
     """aten::_copy_from.out(Tensor self, Tensor dst, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dst: Tensor,
@@ -38,36 +38,36 @@ class _copy_from_packet(OpPacket):
     out: _copy_from_out
 
 class _copy_from_and_resize_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dst: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dst: Any) -> Tensor: ...
 
 class _copy_from_and_resize_default(Handle[_copy_from_and_resize_default_handler]):
     """aten::_copy_from_and_resize(Tensor self, Tensor dst) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dst: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dst: Tensor) -> Tensor: ...
 
 class _copy_from_and_resize_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dst: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dst: Any, *, out: Any) -> Tensor: ...
 
 class _copy_from_and_resize_out(Handle[_copy_from_and_resize_out_handler]):
     """aten::_copy_from_and_resize.out(Tensor self, Tensor dst, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dst: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dst: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _copy_from_and_resize_packet(OpPacket):
     default: _copy_from_and_resize_default
     out: _copy_from_and_resize_out
 
 class _lazy_clone_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _lazy_clone_default(Handle[_lazy_clone_default_handler]):
     """aten::_lazy_clone(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _lazy_clone_packet(OpPacket):
     default: _lazy_clone_default
 
 class clone_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -77,7 +77,7 @@ class clone_default_handler(Protocol):
 class clone_default(Handle[clone_default_handler]):
     """aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -86,7 +86,7 @@ class clone_default(Handle[clone_default_handler]):
 
 class clone_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -97,7 +97,7 @@ class clone_out_handler(Protocol):
 class clone_out(Handle[clone_out_handler]):
     """aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -110,12 +110,12 @@ class clone_packet(OpPacket):
     out: clone_out
 
 class contiguous_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, memory_format: torch.memory_format = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, memory_format: torch.memory_format = ...) -> Tensor: ...
 
 class contiguous_default(Handle[contiguous_default_handler]):
     """aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -126,12 +126,12 @@ class contiguous_packet(OpPacket):
     default: contiguous_default
 
 class copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class copy_default(Handle[copy_default_handler]):
     """aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         src: Tensor | Number,
@@ -139,12 +139,12 @@ class copy_default(Handle[copy_default_handler]):
     ) -> Tensor: ...
 
 class copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, non_blocking: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, non_blocking: bool = ..., *, out: Any) -> Tensor: ...
 
 class copy_out(Handle[copy_out_handler]):
     """aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor | Number,
         src: Tensor | Number,
@@ -165,12 +165,12 @@ class copy_packet(OpPacket):
     t: torchscript_containers.copy_t
 
 class copy__default_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class copy__default(Handle[copy__default_handler]):
     """aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor | Number,
@@ -184,32 +184,32 @@ class copy__packet(OpPacket):
     int: torchscript_tensors.copy__int
 
 class fill_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, value: float) -> Tensor: ...
 
 class fill_Scalar(Handle[fill_Scalar_handler]):
     """aten::fill.Scalar(Tensor self, Scalar value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, value: Number) -> Tensor: ...
 
 class fill_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, value: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, value: float, *, out: Any) -> Tensor: ...
 
 class fill_Scalar_out(Handle[fill_Scalar_out_handler]):
     """aten::fill.Scalar_out(Tensor self, Scalar value, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, value: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, value: Number, *, out: Tensor) -> Tensor: ...
 
 class fill_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, value: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, value: Any) -> Tensor: ...
 
 class fill_Tensor(Handle[fill_Tensor_handler]):
     """aten::fill.Tensor(Tensor self, Tensor value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, value: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, value: Tensor) -> Tensor: ...
 
 class fill_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, value: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, value: Any, *, out: Any) -> Tensor: ...
 
 class fill_Tensor_out(Handle[fill_Tensor_out_handler]):
     """aten::fill.Tensor_out(Tensor self, Tensor value, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, value: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, value: Tensor, *, out: Tensor) -> Tensor: ...
 
 class fill_packet(OpPacket):
     Scalar: fill_Scalar
@@ -218,103 +218,103 @@ class fill_packet(OpPacket):
     Tensor_out: fill_Tensor_out
 
 class fill__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, value: float) -> Tensor: ...
 
 class fill__Scalar(Handle[fill__Scalar_handler]):
     """aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, value: Number) -> Tensor: ...
 
 class fill__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, value: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, value: Any) -> Tensor: ...
 
 class fill__Tensor(Handle[fill__Tensor_handler]):
     """aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, value: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, value: Tensor) -> Tensor: ...
 
 class fill__packet(OpPacket):
     Scalar: fill__Scalar
     Tensor: fill__Tensor
 
 class fill_diagonal__default_handler(Protocol):
-    def __call__(_op, /, self: Any, fill_value: float, wrap: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, fill_value: float, wrap: bool = ...) -> Tensor: ...
 
 class fill_diagonal__default(Handle[fill_diagonal__default_handler]):
     """aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, fill_value: Number, wrap: bool = False) -> Tensor: ...
 
 class fill_diagonal__packet(OpPacket):
     default: fill_diagonal__default
 
 class lift_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class lift_default(Handle[lift_default_handler]):
     """aten::lift(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class lift_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class lift_out(Handle[lift_out_handler]):
     """aten::lift.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class lift_packet(OpPacket):
     default: lift_default
     out: lift_out
 
 class lift_fresh_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class lift_fresh_default(Handle[lift_fresh_default_handler]):
     """aten::lift_fresh(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class lift_fresh_packet(OpPacket):
     default: lift_fresh_default
 
 class lift_fresh_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class lift_fresh_copy_default(Handle[lift_fresh_copy_default_handler]):
     """aten::lift_fresh_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class lift_fresh_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class lift_fresh_copy_out(Handle[lift_fresh_copy_out_handler]):
     """aten::lift_fresh_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class lift_fresh_copy_packet(OpPacket):
     default: lift_fresh_copy_default
     out: lift_fresh_copy_out
 
 class zero_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class zero_default(Handle[zero_default_handler]):
     """aten::zero(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class zero_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class zero_out(Handle[zero_out_handler]):
     """aten::zero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class zero_packet(OpPacket):
     default: zero_default
     out: zero_out
 
 class zero__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class zero__default(Handle[zero__default_handler]):
     """aten::zero_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class zero__packet(OpPacket):
     default: zero__default

@@ -11,57 +11,57 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _cummax_helper_default_handler(Protocol):
-    def __call__(_op, /, self: Any, values: Any, indices: Any, dim: int) -> None: ...
+    def __call__(cls, /, self: Any, values: Any, indices: Any, dim: int) -> None: ...
 
 class _cummax_helper_default(Handle[_cummax_helper_default_handler]):
     """aten::_cummax_helper(Tensor self, Tensor(a!) values, Tensor(b!) indices, int dim) -> ()"""
-    def __call__(_op, /, self: Tensor, values: Tensor, indices: Tensor, dim: int) -> None: ...
+    def __call__(cls, /, self: Tensor, values: Tensor, indices: Tensor, dim: int) -> None: ...
 
 class _cummax_helper_packet(OpPacket):
     default: _cummax_helper_default
 
 class _cummin_helper_default_handler(Protocol):
-    def __call__(_op, /, self: Any, values: Any, indices: Any, dim: int) -> None: ...
+    def __call__(cls, /, self: Any, values: Any, indices: Any, dim: int) -> None: ...
 
 class _cummin_helper_default(Handle[_cummin_helper_default_handler]):
     """aten::_cummin_helper(Tensor self, Tensor(a!) values, Tensor(b!) indices, int dim) -> ()"""
-    def __call__(_op, /, self: Tensor, values: Tensor, indices: Tensor, dim: int) -> None: ...
+    def __call__(cls, /, self: Tensor, values: Tensor, indices: Tensor, dim: int) -> None: ...
 
 class _cummin_helper_packet(OpPacket):
     default: _cummin_helper_default
 
 class _logcumsumexp_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class _logcumsumexp_default(Handle[_logcumsumexp_default_handler]):
     """aten::_logcumsumexp(Tensor self, int dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class _logcumsumexp_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
 
 class _logcumsumexp_out(Handle[_logcumsumexp_out_handler]):
     """aten::_logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
 
 class _logcumsumexp_packet(OpPacket):
     default: _logcumsumexp_default
     out: _logcumsumexp_out
 
 class cummax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int) -> Sequence[Tensor]: ...
 
 class cummax_default(Handle[cummax_default_handler]):
     """aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
-    def __call__(_op, /, self: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
 
 class cummax_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, values: Any, indices: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int, *, values: Any, indices: Any) -> Sequence[Tensor]: ...
 
 class cummax_out(Handle[cummax_out_handler]):
     """aten::cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -75,19 +75,19 @@ class cummax_packet(OpPacket):
     out: cummax_out
 
 class cummin_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int) -> Sequence[Tensor]: ...
 
 class cummin_default(Handle[cummin_default_handler]):
     """aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"""
-    def __call__(_op, /, self: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> tuple[Tensor, Tensor]: ...
 
 class cummin_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, values: Any, indices: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int, *, values: Any, indices: Any) -> Sequence[Tensor]: ...
 
 class cummin_out(Handle[cummin_out_handler]):
     """aten::cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -101,15 +101,15 @@ class cummin_packet(OpPacket):
     out: cummin_out
 
 class cumprod_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class cumprod_default(Handle[cumprod_default_handler]):
     """aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class cumprod_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -121,7 +121,7 @@ class cumprod_out_handler(Protocol):
 class cumprod_out(Handle[cumprod_out_handler]):
     """aten::cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -135,25 +135,25 @@ class cumprod_packet(OpPacket):
     out: cumprod_out
 
 class cumprod__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class cumprod__default(Handle[cumprod__default_handler]):
     """aten::cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class cumprod__packet(OpPacket):
     default: cumprod__default
 
 class cumsum_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class cumsum_default(Handle[cumsum_default_handler]):
     """aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class cumsum_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -165,7 +165,7 @@ class cumsum_out_handler(Protocol):
 class cumsum_out(Handle[cumsum_out_handler]):
     """aten::cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -179,28 +179,28 @@ class cumsum_packet(OpPacket):
     out: cumsum_out
 
 class cumsum__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class cumsum__default(Handle[cumsum__default_handler]):
     """aten::cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class cumsum__packet(OpPacket):
     default: cumsum__default
 
 class cumulative_trapezoid_dx_handler(Protocol):
-    def __call__(_op, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
 
 class cumulative_trapezoid_dx(Handle[cumulative_trapezoid_dx_handler]):
     """aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
-    def __call__(_op, /, y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor: ...
 
 class cumulative_trapezoid_x_handler(Protocol):
-    def __call__(_op, /, y: Any, x: Any, *, dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, x: Any, *, dim: int = ...) -> Tensor: ...
 
 class cumulative_trapezoid_x(Handle[cumulative_trapezoid_x_handler]):
     """aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"""
-    def __call__(_op, /, y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
 
 class cumulative_trapezoid_packet(OpPacket):
     dx: cumulative_trapezoid_dx
@@ -208,7 +208,7 @@ class cumulative_trapezoid_packet(OpPacket):
 
 class diff_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int = ...,
@@ -220,7 +220,7 @@ class diff_default_handler(Protocol):
 class diff_default(Handle[diff_default_handler]):
     """aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int = 1,
@@ -231,7 +231,7 @@ class diff_default(Handle[diff_default_handler]):
 
 class diff_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int = ...,
@@ -245,7 +245,7 @@ class diff_out_handler(Protocol):
 class diff_out(Handle[diff_out_handler]):
     """aten::diff.out(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int = 1,
@@ -262,7 +262,7 @@ class diff_packet(OpPacket):
 
 class gradient_array_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -273,7 +273,7 @@ class gradient_array_handler(Protocol):
 class gradient_array(Handle[gradient_array_handler]):
     """aten::gradient.array(Tensor self, *, int[] dim, int edge_order=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -283,7 +283,7 @@ class gradient_array(Handle[gradient_array_handler]):
 
 class gradient_scalararray_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -295,7 +295,7 @@ class gradient_scalararray_handler(Protocol):
 class gradient_scalararray(Handle[gradient_scalararray_handler]):
     """aten::gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -306,7 +306,7 @@ class gradient_scalararray(Handle[gradient_scalararray_handler]):
 
 class gradient_scalarint_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -318,7 +318,7 @@ class gradient_scalarint_handler(Protocol):
 class gradient_scalarint(Handle[gradient_scalarint_handler]):
     """aten::gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -329,7 +329,7 @@ class gradient_scalarint(Handle[gradient_scalarint_handler]):
 
 class gradient_scalarrayarray_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -341,7 +341,7 @@ class gradient_scalarrayarray_handler(Protocol):
 class gradient_scalarrayarray(Handle[gradient_scalarrayarray_handler]):
     """aten::gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -352,7 +352,7 @@ class gradient_scalarrayarray(Handle[gradient_scalarrayarray_handler]):
 
 class gradient_scalarrayint_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -364,7 +364,7 @@ class gradient_scalarrayint_handler(Protocol):
 class gradient_scalarrayint(Handle[gradient_scalarrayint_handler]):
     """aten::gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -375,7 +375,7 @@ class gradient_scalarrayint(Handle[gradient_scalarrayint_handler]):
 
 class gradient_tensorarray_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -387,7 +387,7 @@ class gradient_tensorarray_handler(Protocol):
 class gradient_tensorarray(Handle[gradient_tensorarray_handler]):
     """aten::gradient.tensorarray(Tensor self, *, Tensor[] spacing, int[] dim, int edge_order=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -398,7 +398,7 @@ class gradient_tensorarray(Handle[gradient_tensorarray_handler]):
 
 class gradient_tensorarrayint_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -410,7 +410,7 @@ class gradient_tensorarrayint_handler(Protocol):
 class gradient_tensorarrayint(Handle[gradient_tensorarrayint_handler]):
     """aten::gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int edge_order=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -429,48 +429,48 @@ class gradient_packet(OpPacket):
     tensorarrayint: gradient_tensorarrayint
 
 class logcumsumexp_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class logcumsumexp_default(Handle[logcumsumexp_default_handler]):
     """aten::logcumsumexp(Tensor self, int dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class logcumsumexp_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
 
 class logcumsumexp_out(Handle[logcumsumexp_out_handler]):
     """aten::logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
 
 class logcumsumexp_packet(OpPacket):
     default: logcumsumexp_default
     out: logcumsumexp_out
 
 class trapezoid_dx_handler(Protocol):
-    def __call__(_op, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
 
 class trapezoid_dx(Handle[trapezoid_dx_handler]):
     """aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
-    def __call__(_op, /, y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, y: Tensor, *, dx: Number = 1, dim: int = -1) -> Tensor: ...
 
 class trapezoid_x_handler(Protocol):
-    def __call__(_op, /, y: Any, x: Any, *, dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, x: Any, *, dim: int = ...) -> Tensor: ...
 
 class trapezoid_x(Handle[trapezoid_x_handler]):
     """aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"""
-    def __call__(_op, /, y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
 
 class trapezoid_packet(OpPacket):
     dx: trapezoid_dx
     x: trapezoid_x
 
 class trapz_dx_handler(Protocol):
-    def __call__(_op, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
 
 class trapz_dx(Handle[trapz_dx_handler]):
     """aten::trapz.dx(Tensor y, *, float dx=1.0, int dim=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         y: Tensor,
         *,
@@ -479,11 +479,11 @@ class trapz_dx(Handle[trapz_dx_handler]):
     ) -> Tensor: ...
 
 class trapz_x_handler(Protocol):
-    def __call__(_op, /, y: Any, x: Any, *, dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, x: Any, *, dim: int = ...) -> Tensor: ...
 
 class trapz_x(Handle[trapz_x_handler]):
     """aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"""
-    def __call__(_op, /, y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor: ...
 
 class trapz_packet(OpPacket):
     dx: trapz_dx

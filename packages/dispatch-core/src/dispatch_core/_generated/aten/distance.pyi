@@ -10,12 +10,12 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _cdist_forward_default_handler(Protocol):
-    def __call__(_op, /, x1: Any, x2: Any, p: float, compute_mode: int | None) -> Tensor: ...
+    def __call__(cls, /, x1: Any, x2: Any, p: float, compute_mode: int | None) -> Tensor: ...
 
 class _cdist_forward_default(Handle[_cdist_forward_default_handler]):
     """aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         x1: Tensor,
         x2: Tensor,
@@ -25,7 +25,7 @@ class _cdist_forward_default(Handle[_cdist_forward_default_handler]):
 
 class _cdist_forward_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         x1: Any,
         x2: Any,
@@ -38,7 +38,7 @@ class _cdist_forward_out_handler(Protocol):
 class _cdist_forward_out(Handle[_cdist_forward_out_handler]):
     """aten::_cdist_forward.out(Tensor x1, Tensor x2, float p, int? compute_mode, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         x1: Tensor,
         x2: Tensor,
@@ -53,37 +53,37 @@ class _cdist_forward_packet(OpPacket):
     out: _cdist_forward_out
 
 class _euclidean_dist_default_handler(Protocol):
-    def __call__(_op, /, x1: Any, x2: Any) -> Tensor: ...
+    def __call__(cls, /, x1: Any, x2: Any) -> Tensor: ...
 
 class _euclidean_dist_default(Handle[_euclidean_dist_default_handler]):
     """aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor"""
-    def __call__(_op, /, x1: Tensor, x2: Tensor) -> Tensor: ...
+    def __call__(cls, /, x1: Tensor, x2: Tensor) -> Tensor: ...
 
 class _euclidean_dist_out_handler(Protocol):
-    def __call__(_op, /, x1: Any, x2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, x1: Any, x2: Any, *, out: Any) -> Tensor: ...
 
 class _euclidean_dist_out(Handle[_euclidean_dist_out_handler]):
     """aten::_euclidean_dist.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, x1: Tensor, x2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, x1: Tensor, x2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _euclidean_dist_packet(OpPacket):
     default: _euclidean_dist_default
     out: _euclidean_dist_out
 
 class _pdist_forward_default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
 
 class _pdist_forward_default(Handle[_pdist_forward_default_handler]):
     """aten::_pdist_forward(Tensor self, float p=2.0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: float | torch.SymFloat = 2.0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: float | torch.SymFloat = 2.0) -> Tensor: ...
 
 class _pdist_forward_out_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
 
 class _pdist_forward_out(Handle[_pdist_forward_out_handler]):
     """aten::_pdist_forward.out(Tensor self, float p=2.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat = 2.0,
@@ -97,7 +97,7 @@ class _pdist_forward_packet(OpPacket):
 
 class cdist_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         x1: Any,
         x2: Any,
@@ -108,7 +108,7 @@ class cdist_default_handler(Protocol):
 class cdist_default(Handle[cdist_default_handler]):
     """aten::cdist(Tensor x1, Tensor x2, float p=2.0, int? compute_mode=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         x1: Tensor,
         x2: Tensor,
@@ -120,12 +120,12 @@ class cdist_packet(OpPacket):
     default: cdist_default
 
 class cosine_similarity_default_handler(Protocol):
-    def __call__(_op, /, x1: Any, x2: Any, dim: int = ..., eps: float = ...) -> Tensor: ...
+    def __call__(cls, /, x1: Any, x2: Any, dim: int = ..., eps: float = ...) -> Tensor: ...
 
 class cosine_similarity_default(Handle[cosine_similarity_default_handler]):
     """aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         x1: Tensor,
         x2: Tensor,
@@ -137,18 +137,18 @@ class cosine_similarity_packet(OpPacket):
     default: cosine_similarity_default
 
 class dist_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, p: float = ...) -> Tensor: ...
 
 class dist_default(Handle[dist_default_handler]):
     """aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor, p: Number = 2) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, p: Number = 2) -> Tensor: ...
 
 class dist_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, p: float = ..., *, out: Any) -> Tensor: ...
 
 class dist_out(Handle[dist_out_handler]):
     """aten::dist.out(Tensor self, Tensor other, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, p: Number = 2, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, p: Number = 2, *, out: Tensor) -> Tensor: ...
 
 class dist_packet(OpPacket):
     default: dist_default
@@ -156,7 +156,7 @@ class dist_packet(OpPacket):
 
 class pairwise_distance_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         x1: Any,
         x2: Any,
@@ -168,7 +168,7 @@ class pairwise_distance_default_handler(Protocol):
 class pairwise_distance_default(Handle[pairwise_distance_default_handler]):
     """aten::pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         x1: Tensor,
         x2: Tensor,
@@ -181,11 +181,11 @@ class pairwise_distance_packet(OpPacket):
     default: pairwise_distance_default
 
 class pdist_default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
 
 class pdist_default(Handle[pdist_default_handler]):
     """aten::pdist(Tensor self, float p=2.0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: float | torch.SymFloat = 2.0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: float | torch.SymFloat = 2.0) -> Tensor: ...
 
 class pdist_packet(OpPacket):
     default: pdist_default

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _cudnn_init_dropout_state_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         dropout: float,
         train: bool,
@@ -26,7 +26,7 @@ class _cudnn_init_dropout_state_default_handler(Protocol):
 class _cudnn_init_dropout_state_default(Handle[_cudnn_init_dropout_state_default_handler]):
     """aten::_cudnn_init_dropout_state(float dropout, bool train, int dropout_seed, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         dropout: float | torch.SymFloat,
         train: bool,
@@ -39,12 +39,12 @@ class _cudnn_init_dropout_state_default(Handle[_cudnn_init_dropout_state_default
     ) -> Tensor: ...
 
 class _cudnn_init_dropout_state_out_handler(Protocol):
-    def __call__(_op, /, dropout: float, train: bool, dropout_seed: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, dropout: float, train: bool, dropout_seed: int, *, out: Any) -> Tensor: ...
 
 class _cudnn_init_dropout_state_out(Handle[_cudnn_init_dropout_state_out_handler]):
     """aten::_cudnn_init_dropout_state.out(float dropout, bool train, int dropout_seed, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         dropout: float | torch.SymFloat,
         train: bool,
@@ -58,12 +58,12 @@ class _cudnn_init_dropout_state_packet(OpPacket):
     out: _cudnn_init_dropout_state_out
 
 class _fill_mem_eff_dropout_mask__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dropout_p: float, seed: int, offset: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dropout_p: float, seed: int, offset: int) -> Tensor: ...
 
 class _fill_mem_eff_dropout_mask__default(Handle[_fill_mem_eff_dropout_mask__default_handler]):
     """aten::_fill_mem_eff_dropout_mask_(Tensor(a!) self, float dropout_p, int seed, int offset) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dropout_p: float | torch.SymFloat,
@@ -76,7 +76,7 @@ class _fill_mem_eff_dropout_mask__packet(OpPacket):
 
 class _fused_dropout_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float,
@@ -86,7 +86,7 @@ class _fused_dropout_default_handler(Protocol):
 class _fused_dropout_default(Handle[_fused_dropout_default_handler]):
     """aten::_fused_dropout(Tensor self, float p, Generator? generator=None) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat,
@@ -95,7 +95,7 @@ class _fused_dropout_default(Handle[_fused_dropout_default_handler]):
 
 class _fused_dropout_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float,
@@ -108,7 +108,7 @@ class _fused_dropout_out_handler(Protocol):
 class _fused_dropout_out(Handle[_fused_dropout_out_handler]):
     """aten::_fused_dropout.out(Tensor self, float p, Generator? generator=None, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat,
@@ -123,19 +123,19 @@ class _fused_dropout_packet(OpPacket):
     out: _fused_dropout_out
 
 class _masked_scale_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, scale: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, scale: float) -> Tensor: ...
 
 class _masked_scale_default(Handle[_masked_scale_default_handler]):
     """aten::_masked_scale(Tensor self, Tensor mask, float scale) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, scale: float | torch.SymFloat) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, scale: float | torch.SymFloat) -> Tensor: ...
 
 class _masked_scale_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, scale: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, scale: float, *, out: Any) -> Tensor: ...
 
 class _masked_scale_out(Handle[_masked_scale_out_handler]):
     """aten::_masked_scale.out(Tensor self, Tensor mask, float scale, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mask: Tensor,
@@ -149,92 +149,92 @@ class _masked_scale_packet(OpPacket):
     out: _masked_scale_out
 
 class alpha_dropout_default_handler(Protocol):
-    def __call__(_op, /, input: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Any, p: float, train: bool) -> Tensor: ...
 
 class alpha_dropout_default(Handle[alpha_dropout_default_handler]):
     """aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
-    def __call__(_op, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class alpha_dropout_packet(OpPacket):
     default: alpha_dropout_default
 
 class alpha_dropout__default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float, train: bool) -> Tensor: ...
 
 class alpha_dropout__default(Handle[alpha_dropout__default_handler]):
     """aten::alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class alpha_dropout__packet(OpPacket):
     default: alpha_dropout__default
 
 class dropout_default_handler(Protocol):
-    def __call__(_op, /, input: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Any, p: float, train: bool) -> Tensor: ...
 
 class dropout_default(Handle[dropout_default_handler]):
     """aten::dropout(Tensor input, float p, bool train) -> Tensor"""
-    def __call__(_op, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class dropout_packet(OpPacket):
     default: dropout_default
 
 class dropout__default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float, train: bool) -> Tensor: ...
 
 class dropout__default(Handle[dropout__default_handler]):
     """aten::dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class dropout__packet(OpPacket):
     default: dropout__default
 
 class feature_alpha_dropout_default_handler(Protocol):
-    def __call__(_op, /, input: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Any, p: float, train: bool) -> Tensor: ...
 
 class feature_alpha_dropout_default(Handle[feature_alpha_dropout_default_handler]):
     """aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"""
-    def __call__(_op, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class feature_alpha_dropout_packet(OpPacket):
     default: feature_alpha_dropout_default
 
 class feature_alpha_dropout__default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float, train: bool) -> Tensor: ...
 
 class feature_alpha_dropout__default(Handle[feature_alpha_dropout__default_handler]):
     """aten::feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class feature_alpha_dropout__packet(OpPacket):
     default: feature_alpha_dropout__default
 
 class feature_dropout_default_handler(Protocol):
-    def __call__(_op, /, input: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Any, p: float, train: bool) -> Tensor: ...
 
 class feature_dropout_default(Handle[feature_dropout_default_handler]):
     """aten::feature_dropout(Tensor input, float p, bool train) -> Tensor"""
-    def __call__(_op, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class feature_dropout_packet(OpPacket):
     default: feature_dropout_default
 
 class feature_dropout__default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float, train: bool) -> Tensor: ...
 
 class feature_dropout__default(Handle[feature_dropout__default_handler]):
     """aten::feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: float | torch.SymFloat, train: bool) -> Tensor: ...
 
 class feature_dropout__packet(OpPacket):
     default: feature_dropout__default
 
 class native_dropout_default_handler(Protocol):
-    def __call__(_op, /, input: Any, p: float, train: bool | None) -> Sequence[Tensor]: ...
+    def __call__(cls, /, input: Any, p: float, train: bool | None) -> Sequence[Tensor]: ...
 
 class native_dropout_default(Handle[native_dropout_default_handler]):
     """aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         p: float | torch.SymFloat,
@@ -243,7 +243,7 @@ class native_dropout_default(Handle[native_dropout_default_handler]):
 
 class native_dropout_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         p: float,
@@ -256,7 +256,7 @@ class native_dropout_out_handler(Protocol):
 class native_dropout_out(Handle[native_dropout_out_handler]):
     """aten::native_dropout.out(Tensor input, float p, bool? train, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         p: float | torch.SymFloat,

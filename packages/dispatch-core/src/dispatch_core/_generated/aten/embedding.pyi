@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _embedding_bag_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -27,7 +27,7 @@ class _embedding_bag_default_handler(Protocol):
 class _embedding_bag_default(Handle[_embedding_bag_default_handler]):
     """aten::_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -42,7 +42,7 @@ class _embedding_bag_default(Handle[_embedding_bag_default_handler]):
 
 class _embedding_bag_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -63,7 +63,7 @@ class _embedding_bag_out_handler(Protocol):
 class _embedding_bag_out(Handle[_embedding_bag_out_handler]):
     """aten::_embedding_bag.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -87,7 +87,7 @@ class _embedding_bag_packet(OpPacket):
 
 class _embedding_bag_forward_only_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -103,7 +103,7 @@ class _embedding_bag_forward_only_default_handler(Protocol):
 class _embedding_bag_forward_only_default(Handle[_embedding_bag_forward_only_default_handler]):
     """aten::_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -118,7 +118,7 @@ class _embedding_bag_forward_only_default(Handle[_embedding_bag_forward_only_def
 
 class _embedding_bag_forward_only_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -139,7 +139,7 @@ class _embedding_bag_forward_only_out_handler(Protocol):
 class _embedding_bag_forward_only_out(Handle[_embedding_bag_forward_only_out_handler]):
     """aten::_embedding_bag_forward_only.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -163,7 +163,7 @@ class _embedding_bag_forward_only_packet(OpPacket):
 
 class embedding_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -175,7 +175,7 @@ class embedding_default_handler(Protocol):
 class embedding_default(Handle[embedding_default_handler]):
     """aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -186,7 +186,7 @@ class embedding_default(Handle[embedding_default_handler]):
 
 class embedding_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -200,7 +200,7 @@ class embedding_out_handler(Protocol):
 class embedding_out(Handle[embedding_out_handler]):
     """aten::embedding.out(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -217,7 +217,7 @@ class embedding_packet(OpPacket):
 
 class embedding_bag_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -232,7 +232,7 @@ class embedding_bag_default_handler(Protocol):
 class embedding_bag_default(Handle[embedding_bag_default_handler]):
     """aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -246,7 +246,7 @@ class embedding_bag_default(Handle[embedding_bag_default_handler]):
 
 class embedding_bag_padding_idx_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -262,7 +262,7 @@ class embedding_bag_padding_idx_handler(Protocol):
 class embedding_bag_padding_idx(Handle[embedding_bag_padding_idx_handler]):
     """aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -280,12 +280,12 @@ class embedding_bag_packet(OpPacket):
     padding_idx: embedding_bag_padding_idx
 
 class embedding_renorm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: Any, max_norm: float, norm_type: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: Any, max_norm: float, norm_type: float) -> Tensor: ...
 
 class embedding_renorm_default(Handle[embedding_renorm_default_handler]):
     """aten::embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -295,7 +295,7 @@ class embedding_renorm_default(Handle[embedding_renorm_default_handler]):
 
 class embedding_renorm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: Any,
@@ -308,7 +308,7 @@ class embedding_renorm_out_handler(Protocol):
 class embedding_renorm_out(Handle[embedding_renorm_out_handler]):
     """aten::embedding_renorm.out(Tensor self, Tensor indices, float max_norm, float norm_type, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -323,12 +323,12 @@ class embedding_renorm_packet(OpPacket):
     out: embedding_renorm_out
 
 class embedding_renorm__default_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: Any, max_norm: float, norm_type: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: Any, max_norm: float, norm_type: float) -> Tensor: ...
 
 class embedding_renorm__default(Handle[embedding_renorm__default_handler]):
     """aten::embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -340,11 +340,11 @@ class embedding_renorm__packet(OpPacket):
     default: embedding_renorm__default
 
 class one_hot_default_handler(Protocol):
-    def __call__(_op, /, self: Any, num_classes: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, num_classes: int = ...) -> Tensor: ...
 
 class one_hot_default(Handle[one_hot_default_handler]):
     """aten::one_hot(Tensor self, int num_classes=-1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, num_classes: int = -1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, num_classes: int = -1) -> Tensor: ...
 
 class one_hot_packet(OpPacket):
     default: one_hot_default

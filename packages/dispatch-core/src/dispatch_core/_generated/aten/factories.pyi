@@ -11,18 +11,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _dim_arange_default_handler(Protocol):
-    def __call__(_op, /, like: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, like: Any, dim: int) -> Tensor: ...
 
 class _dim_arange_default(Handle[_dim_arange_default_handler]):
     """aten::_dim_arange(Tensor like, int dim) -> Tensor"""
-    def __call__(_op, /, like: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, like: Tensor, dim: int) -> Tensor: ...
 
 class _dim_arange_packet(OpPacket):
     default: _dim_arange_default
 
 class _efficientzerotensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -35,7 +35,7 @@ class _efficientzerotensor_default_handler(Protocol):
 class _efficientzerotensor_default(Handle[_efficientzerotensor_default_handler]):
     """aten::_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -46,25 +46,25 @@ class _efficientzerotensor_default(Handle[_efficientzerotensor_default_handler])
     ) -> Tensor: ...
 
 class _efficientzerotensor_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], *, out: Any) -> Tensor: ...
 
 class _efficientzerotensor_out(Handle[_efficientzerotensor_out_handler]):
     """aten::_efficientzerotensor.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
 
 class _efficientzerotensor_packet(OpPacket):
     default: _efficientzerotensor_default
     out: _efficientzerotensor_out
 
 class _new_zeros_with_same_feature_meta_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, self_num_batch_dims: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, self_num_batch_dims: int = ...) -> Tensor: ...
 
 class _new_zeros_with_same_feature_meta_default(
     Handle[_new_zeros_with_same_feature_meta_default_handler],
 ):
     """aten::_new_zeros_with_same_feature_meta(Tensor self, Tensor other, *, int self_num_batch_dims=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -74,7 +74,7 @@ class _new_zeros_with_same_feature_meta_default(
 
 class _new_zeros_with_same_feature_meta_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: Any,
@@ -86,7 +86,7 @@ class _new_zeros_with_same_feature_meta_out_handler(Protocol):
 class _new_zeros_with_same_feature_meta_out(Handle[_new_zeros_with_same_feature_meta_out_handler]):
     """aten::_new_zeros_with_same_feature_meta.out(Tensor self, Tensor other, *, int self_num_batch_dims=0, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -101,7 +101,7 @@ class _new_zeros_with_same_feature_meta_packet(OpPacket):
 
 class arange_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         end: float,
         *,
@@ -114,7 +114,7 @@ class arange_default_handler(Protocol):
 class arange_default(Handle[arange_default_handler]):
     """aten::arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         end: Number,
         *,
@@ -125,15 +125,15 @@ class arange_default(Handle[arange_default_handler]):
     ) -> Tensor: ...
 
 class arange_out_handler(Protocol):
-    def __call__(_op, /, end: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, end: float, *, out: Any) -> Tensor: ...
 
 class arange_out(Handle[arange_out_handler]):
     """aten::arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, end: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, end: Number, *, out: Tensor) -> Tensor: ...
 
 class arange_start_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: float,
@@ -147,7 +147,7 @@ class arange_start_handler(Protocol):
 class arange_start(Handle[arange_start_handler]):
     """aten::arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -159,12 +159,12 @@ class arange_start(Handle[arange_start_handler]):
     ) -> Tensor: ...
 
 class arange_start_out_handler(Protocol):
-    def __call__(_op, /, start: float, end: float, step: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: float, end: float, step: float = ..., *, out: Any) -> Tensor: ...
 
 class arange_start_out(Handle[arange_start_out_handler]):
     """aten::arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -175,7 +175,7 @@ class arange_start_out(Handle[arange_start_out_handler]):
 
 class arange_start_step_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: float,
@@ -190,7 +190,7 @@ class arange_start_step_handler(Protocol):
 class arange_start_step(Handle[arange_start_step_handler]):
     """aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -211,7 +211,7 @@ class arange_packet(OpPacket):
 
 class bartlett_window_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -224,7 +224,7 @@ class bartlett_window_default_handler(Protocol):
 class bartlett_window_default(Handle[bartlett_window_default_handler]):
     """aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -235,15 +235,15 @@ class bartlett_window_default(Handle[bartlett_window_default_handler]):
     ) -> Tensor: ...
 
 class bartlett_window_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Any) -> Tensor: ...
 
 class bartlett_window_out(Handle[bartlett_window_out_handler]):
     """aten::bartlett_window.out(int window_length, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Tensor) -> Tensor: ...
 
 class bartlett_window_periodic_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -257,7 +257,7 @@ class bartlett_window_periodic_handler(Protocol):
 class bartlett_window_periodic(Handle[bartlett_window_periodic_handler]):
     """aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -269,11 +269,11 @@ class bartlett_window_periodic(Handle[bartlett_window_periodic_handler]):
     ) -> Tensor: ...
 
 class bartlett_window_periodic_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
 
 class bartlett_window_periodic_out(Handle[bartlett_window_periodic_out_handler]):
     """aten::bartlett_window.periodic_out(int window_length, bool periodic, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
 
 class bartlett_window_packet(OpPacket):
     default: bartlett_window_default
@@ -283,7 +283,7 @@ class bartlett_window_packet(OpPacket):
 
 class blackman_window_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -296,7 +296,7 @@ class blackman_window_default_handler(Protocol):
 class blackman_window_default(Handle[blackman_window_default_handler]):
     """aten::blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -307,15 +307,15 @@ class blackman_window_default(Handle[blackman_window_default_handler]):
     ) -> Tensor: ...
 
 class blackman_window_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Any) -> Tensor: ...
 
 class blackman_window_out(Handle[blackman_window_out_handler]):
     """aten::blackman_window.out(int window_length, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Tensor) -> Tensor: ...
 
 class blackman_window_periodic_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -329,7 +329,7 @@ class blackman_window_periodic_handler(Protocol):
 class blackman_window_periodic(Handle[blackman_window_periodic_handler]):
     """aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -341,11 +341,11 @@ class blackman_window_periodic(Handle[blackman_window_periodic_handler]):
     ) -> Tensor: ...
 
 class blackman_window_periodic_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
 
 class blackman_window_periodic_out(Handle[blackman_window_periodic_out_handler]):
     """aten::blackman_window.periodic_out(int window_length, bool periodic, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
 
 class blackman_window_packet(OpPacket):
     default: blackman_window_default
@@ -355,7 +355,7 @@ class blackman_window_packet(OpPacket):
 
 class empty_memory_format_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -369,7 +369,7 @@ class empty_memory_format_handler(Protocol):
 class empty_memory_format(Handle[empty_memory_format_handler]):
     """aten::empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -382,7 +382,7 @@ class empty_memory_format(Handle[empty_memory_format_handler]):
 
 class empty_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -393,7 +393,7 @@ class empty_out_handler(Protocol):
 class empty_out(Handle[empty_out_handler]):
     """aten::empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -407,7 +407,7 @@ class empty_packet(OpPacket):
 
 class empty_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -421,7 +421,7 @@ class empty_like_default_handler(Protocol):
 class empty_like_default(Handle[empty_like_default_handler]):
     """aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -434,7 +434,7 @@ class empty_like_default(Handle[empty_like_default_handler]):
 
 class empty_like_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -445,7 +445,7 @@ class empty_like_out_handler(Protocol):
 class empty_like_out(Handle[empty_like_out_handler]):
     """aten::empty_like.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -459,7 +459,7 @@ class empty_like_packet(OpPacket):
 
 class empty_permuted_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         physical_layout: list[Any],
@@ -473,7 +473,7 @@ class empty_permuted_default_handler(Protocol):
 class empty_permuted_default(Handle[empty_permuted_default_handler]):
     """aten::empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         physical_layout: Sequence[int],
@@ -485,12 +485,12 @@ class empty_permuted_default(Handle[empty_permuted_default_handler]):
     ) -> Tensor: ...
 
 class empty_permuted_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], physical_layout: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], physical_layout: list[Any], *, out: Any) -> Tensor: ...
 
 class empty_permuted_out(Handle[empty_permuted_out_handler]):
     """aten::empty_permuted.out(SymInt[] size, int[] physical_layout, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         physical_layout: Sequence[int],
@@ -504,7 +504,7 @@ class empty_permuted_packet(OpPacket):
 
 class empty_strided_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         stride: list[Any],
@@ -518,7 +518,7 @@ class empty_strided_default_handler(Protocol):
 class empty_strided_default(Handle[empty_strided_default_handler]):
     """aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         stride: Sequence[int | torch.SymInt],
@@ -530,12 +530,12 @@ class empty_strided_default(Handle[empty_strided_default_handler]):
     ) -> Tensor: ...
 
 class empty_strided_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], stride: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], stride: list[Any], *, out: Any) -> Tensor: ...
 
 class empty_strided_out(Handle[empty_strided_out_handler]):
     """aten::empty_strided.out(SymInt[] size, SymInt[] stride, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         stride: Sequence[int | torch.SymInt],
@@ -549,7 +549,7 @@ class empty_strided_packet(OpPacket):
 
 class eye_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         *,
@@ -562,7 +562,7 @@ class eye_default_handler(Protocol):
 class eye_default(Handle[eye_default_handler]):
     """aten::eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int | torch.SymInt,
         *,
@@ -574,7 +574,7 @@ class eye_default(Handle[eye_default_handler]):
 
 class eye_m_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         m: int,
@@ -588,7 +588,7 @@ class eye_m_handler(Protocol):
 class eye_m(Handle[eye_m_handler]):
     """aten::eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int | torch.SymInt,
         m: int | torch.SymInt,
@@ -600,12 +600,12 @@ class eye_m(Handle[eye_m_handler]):
     ) -> Tensor: ...
 
 class eye_m_out_handler(Protocol):
-    def __call__(_op, /, n: int, m: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, m: int, *, out: Any) -> Tensor: ...
 
 class eye_m_out(Handle[eye_m_out_handler]):
     """aten::eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int | torch.SymInt,
         m: int | torch.SymInt,
@@ -614,11 +614,11 @@ class eye_m_out(Handle[eye_m_out_handler]):
     ) -> Tensor: ...
 
 class eye_out_handler(Protocol):
-    def __call__(_op, /, n: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, *, out: Any) -> Tensor: ...
 
 class eye_out(Handle[eye_out_handler]):
     """aten::eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, n: int | torch.SymInt, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, n: int | torch.SymInt, *, out: Tensor) -> Tensor: ...
 
 class eye_packet(OpPacket):
     default: eye_default
@@ -628,7 +628,7 @@ class eye_packet(OpPacket):
 
 class from_file_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         filename: str,
         shared: bool | None = ...,
@@ -643,7 +643,7 @@ class from_file_default_handler(Protocol):
 class from_file_default(Handle[from_file_default_handler]):
     """aten::from_file(str filename, bool? shared=None, int? size=0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         filename: str,
         shared: bool | None = None,
@@ -657,7 +657,7 @@ class from_file_default(Handle[from_file_default_handler]):
 
 class from_file_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         filename: str,
         shared: bool | None = ...,
@@ -669,7 +669,7 @@ class from_file_out_handler(Protocol):
 class from_file_out(Handle[from_file_out_handler]):
     """aten::from_file.out(str filename, bool? shared=None, int? size=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         filename: str,
         shared: bool | None = None,
@@ -684,7 +684,7 @@ class from_file_packet(OpPacket):
 
 class full_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         fill_value: float,
@@ -698,7 +698,7 @@ class full_default_handler(Protocol):
 class full_default(Handle[full_default_handler]):
     """aten::full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         fill_value: Number,
@@ -710,12 +710,12 @@ class full_default(Handle[full_default_handler]):
     ) -> Tensor: ...
 
 class full_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], fill_value: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], fill_value: float, *, out: Any) -> Tensor: ...
 
 class full_out(Handle[full_out_handler]):
     """aten::full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         fill_value: Number,
@@ -729,7 +729,7 @@ class full_packet(OpPacket):
 
 class full_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         fill_value: float,
@@ -744,7 +744,7 @@ class full_like_default_handler(Protocol):
 class full_like_default(Handle[full_like_default_handler]):
     """aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         fill_value: Number,
@@ -758,7 +758,7 @@ class full_like_default(Handle[full_like_default_handler]):
 
 class full_like_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         fill_value: float,
@@ -770,7 +770,7 @@ class full_like_out_handler(Protocol):
 class full_like_out(Handle[full_like_out_handler]):
     """aten::full_like.out(Tensor self, Scalar fill_value, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         fill_value: Number,
@@ -785,7 +785,7 @@ class full_like_packet(OpPacket):
 
 class hamming_window_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -798,7 +798,7 @@ class hamming_window_default_handler(Protocol):
 class hamming_window_default(Handle[hamming_window_default_handler]):
     """aten::hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -809,15 +809,15 @@ class hamming_window_default(Handle[hamming_window_default_handler]):
     ) -> Tensor: ...
 
 class hamming_window_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Any) -> Tensor: ...
 
 class hamming_window_out(Handle[hamming_window_out_handler]):
     """aten::hamming_window.out(int window_length, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Tensor) -> Tensor: ...
 
 class hamming_window_periodic_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -831,7 +831,7 @@ class hamming_window_periodic_handler(Protocol):
 class hamming_window_periodic(Handle[hamming_window_periodic_handler]):
     """aten::hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -844,7 +844,7 @@ class hamming_window_periodic(Handle[hamming_window_periodic_handler]):
 
 class hamming_window_periodic_alpha_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -859,7 +859,7 @@ class hamming_window_periodic_alpha_handler(Protocol):
 class hamming_window_periodic_alpha(Handle[hamming_window_periodic_alpha_handler]):
     """aten::hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -873,7 +873,7 @@ class hamming_window_periodic_alpha(Handle[hamming_window_periodic_alpha_handler
 
 class hamming_window_periodic_alpha_beta_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -889,7 +889,7 @@ class hamming_window_periodic_alpha_beta_handler(Protocol):
 class hamming_window_periodic_alpha_beta(Handle[hamming_window_periodic_alpha_beta_handler]):
     """aten::hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -904,7 +904,7 @@ class hamming_window_periodic_alpha_beta(Handle[hamming_window_periodic_alpha_be
 
 class hamming_window_periodic_alpha_beta_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -919,7 +919,7 @@ class hamming_window_periodic_alpha_beta_out(
 ):
     """aten::hamming_window.periodic_alpha_beta_out(int window_length, bool periodic, float alpha, float beta, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -931,7 +931,7 @@ class hamming_window_periodic_alpha_beta_out(
 
 class hamming_window_periodic_alpha_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -943,7 +943,7 @@ class hamming_window_periodic_alpha_out_handler(Protocol):
 class hamming_window_periodic_alpha_out(Handle[hamming_window_periodic_alpha_out_handler]):
     """aten::hamming_window.periodic_alpha_out(int window_length, bool periodic, float alpha, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -953,11 +953,11 @@ class hamming_window_periodic_alpha_out(Handle[hamming_window_periodic_alpha_out
     ) -> Tensor: ...
 
 class hamming_window_periodic_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
 
 class hamming_window_periodic_out(Handle[hamming_window_periodic_out_handler]):
     """aten::hamming_window.periodic_out(int window_length, bool periodic, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
 
 class hamming_window_packet(OpPacket):
     default: hamming_window_default
@@ -971,7 +971,7 @@ class hamming_window_packet(OpPacket):
 
 class hann_window_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -984,7 +984,7 @@ class hann_window_default_handler(Protocol):
 class hann_window_default(Handle[hann_window_default_handler]):
     """aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -995,15 +995,15 @@ class hann_window_default(Handle[hann_window_default_handler]):
     ) -> Tensor: ...
 
 class hann_window_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Any) -> Tensor: ...
 
 class hann_window_out(Handle[hann_window_out_handler]):
     """aten::hann_window.out(int window_length, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Tensor) -> Tensor: ...
 
 class hann_window_periodic_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1017,7 +1017,7 @@ class hann_window_periodic_handler(Protocol):
 class hann_window_periodic(Handle[hann_window_periodic_handler]):
     """aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1029,11 +1029,11 @@ class hann_window_periodic(Handle[hann_window_periodic_handler]):
     ) -> Tensor: ...
 
 class hann_window_periodic_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
 
 class hann_window_periodic_out(Handle[hann_window_periodic_out_handler]):
     """aten::hann_window.periodic_out(int window_length, bool periodic, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
 
 class hann_window_packet(OpPacket):
     default: hann_window_default
@@ -1043,7 +1043,7 @@ class hann_window_packet(OpPacket):
 
 class kaiser_window_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -1056,7 +1056,7 @@ class kaiser_window_default_handler(Protocol):
 class kaiser_window_default(Handle[kaiser_window_default_handler]):
     """aten::kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         *,
@@ -1068,7 +1068,7 @@ class kaiser_window_default(Handle[kaiser_window_default_handler]):
 
 class kaiser_window_beta_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1083,7 +1083,7 @@ class kaiser_window_beta_handler(Protocol):
 class kaiser_window_beta(Handle[kaiser_window_beta_handler]):
     """aten::kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1097,7 +1097,7 @@ class kaiser_window_beta(Handle[kaiser_window_beta_handler]):
 
 class kaiser_window_beta_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1109,7 +1109,7 @@ class kaiser_window_beta_out_handler(Protocol):
 class kaiser_window_beta_out(Handle[kaiser_window_beta_out_handler]):
     """aten::kaiser_window.beta_out(int window_length, bool periodic, float beta, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1119,15 +1119,15 @@ class kaiser_window_beta_out(Handle[kaiser_window_beta_out_handler]):
     ) -> Tensor: ...
 
 class kaiser_window_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Any) -> Tensor: ...
 
 class kaiser_window_out(Handle[kaiser_window_out_handler]):
     """aten::kaiser_window.out(int window_length, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, *, out: Tensor) -> Tensor: ...
 
 class kaiser_window_periodic_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1141,7 +1141,7 @@ class kaiser_window_periodic_handler(Protocol):
 class kaiser_window_periodic(Handle[kaiser_window_periodic_handler]):
     """aten::kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         window_length: int,
         periodic: bool,
@@ -1153,11 +1153,11 @@ class kaiser_window_periodic(Handle[kaiser_window_periodic_handler]):
     ) -> Tensor: ...
 
 class kaiser_window_periodic_out_handler(Protocol):
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Any) -> Tensor: ...
 
 class kaiser_window_periodic_out(Handle[kaiser_window_periodic_out_handler]):
     """aten::kaiser_window.periodic_out(int window_length, bool periodic, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, window_length: int, periodic: bool, *, out: Tensor) -> Tensor: ...
 
 class kaiser_window_packet(OpPacket):
     beta: kaiser_window_beta
@@ -1169,7 +1169,7 @@ class kaiser_window_packet(OpPacket):
 
 class linspace_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: float,
@@ -1184,7 +1184,7 @@ class linspace_default_handler(Protocol):
 class linspace_default(Handle[linspace_default_handler]):
     """aten::linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -1198,7 +1198,7 @@ class linspace_default(Handle[linspace_default_handler]):
 
 class linspace_Scalar_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: Any,
@@ -1213,7 +1213,7 @@ class linspace_Scalar_Tensor_handler(Protocol):
 class linspace_Scalar_Tensor(Handle[linspace_Scalar_Tensor_handler]):
     """aten::linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Tensor,
@@ -1226,15 +1226,15 @@ class linspace_Scalar_Tensor(Handle[linspace_Scalar_Tensor_handler]):
     ) -> Tensor: ...
 
 class linspace_Scalar_Tensor_out_handler(Protocol):
-    def __call__(_op, /, start: float, end: Any, steps: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: float, end: Any, steps: int, *, out: Any) -> Tensor: ...
 
 class linspace_Scalar_Tensor_out(Handle[linspace_Scalar_Tensor_out_handler]):
     """aten::linspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, start: Number, end: Tensor, steps: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, start: Number, end: Tensor, steps: int, *, out: Tensor) -> Tensor: ...
 
 class linspace_Tensor_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: Any,
         end: float,
@@ -1249,7 +1249,7 @@ class linspace_Tensor_Scalar_handler(Protocol):
 class linspace_Tensor_Scalar(Handle[linspace_Tensor_Scalar_handler]):
     """aten::linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Tensor,
         end: Number,
@@ -1262,15 +1262,15 @@ class linspace_Tensor_Scalar(Handle[linspace_Tensor_Scalar_handler]):
     ) -> Tensor: ...
 
 class linspace_Tensor_Scalar_out_handler(Protocol):
-    def __call__(_op, /, start: Any, end: float, steps: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: Any, end: float, steps: int, *, out: Any) -> Tensor: ...
 
 class linspace_Tensor_Scalar_out(Handle[linspace_Tensor_Scalar_out_handler]):
     """aten::linspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, start: Tensor, end: Number, steps: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, start: Tensor, end: Number, steps: int, *, out: Tensor) -> Tensor: ...
 
 class linspace_Tensor_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: Any,
         end: Any,
@@ -1285,7 +1285,7 @@ class linspace_Tensor_Tensor_handler(Protocol):
 class linspace_Tensor_Tensor(Handle[linspace_Tensor_Tensor_handler]):
     """aten::linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Tensor,
         end: Tensor,
@@ -1298,18 +1298,18 @@ class linspace_Tensor_Tensor(Handle[linspace_Tensor_Tensor_handler]):
     ) -> Tensor: ...
 
 class linspace_Tensor_Tensor_out_handler(Protocol):
-    def __call__(_op, /, start: Any, end: Any, steps: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: Any, end: Any, steps: int, *, out: Any) -> Tensor: ...
 
 class linspace_Tensor_Tensor_out(Handle[linspace_Tensor_Tensor_out_handler]):
     """aten::linspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, start: Tensor, end: Tensor, steps: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, start: Tensor, end: Tensor, steps: int, *, out: Tensor) -> Tensor: ...
 
 class linspace_out_handler(Protocol):
-    def __call__(_op, /, start: float, end: float, steps: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: float, end: float, steps: int, *, out: Any) -> Tensor: ...
 
 class linspace_out(Handle[linspace_out_handler]):
     """aten::linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, start: Number, end: Number, steps: int, *, out: Tensor) -> Tensor: ...
 
 class linspace_packet(OpPacket):
     Scalar_Tensor: linspace_Scalar_Tensor
@@ -1323,7 +1323,7 @@ class linspace_packet(OpPacket):
 
 class logspace_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: float,
@@ -1339,7 +1339,7 @@ class logspace_default_handler(Protocol):
 class logspace_default(Handle[logspace_default_handler]):
     """aten::logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -1354,7 +1354,7 @@ class logspace_default(Handle[logspace_default_handler]):
 
 class logspace_Scalar_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: Any,
@@ -1370,7 +1370,7 @@ class logspace_Scalar_Tensor_handler(Protocol):
 class logspace_Scalar_Tensor(Handle[logspace_Scalar_Tensor_handler]):
     """aten::logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Tensor,
@@ -1385,7 +1385,7 @@ class logspace_Scalar_Tensor(Handle[logspace_Scalar_Tensor_handler]):
 
 class logspace_Scalar_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: Any,
@@ -1398,7 +1398,7 @@ class logspace_Scalar_Tensor_out_handler(Protocol):
 class logspace_Scalar_Tensor_out(Handle[logspace_Scalar_Tensor_out_handler]):
     """aten::logspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Tensor,
@@ -1410,7 +1410,7 @@ class logspace_Scalar_Tensor_out(Handle[logspace_Scalar_Tensor_out_handler]):
 
 class logspace_Tensor_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: Any,
         end: float,
@@ -1426,7 +1426,7 @@ class logspace_Tensor_Scalar_handler(Protocol):
 class logspace_Tensor_Scalar(Handle[logspace_Tensor_Scalar_handler]):
     """aten::logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Tensor,
         end: Number,
@@ -1441,7 +1441,7 @@ class logspace_Tensor_Scalar(Handle[logspace_Tensor_Scalar_handler]):
 
 class logspace_Tensor_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: Any,
         end: float,
@@ -1454,7 +1454,7 @@ class logspace_Tensor_Scalar_out_handler(Protocol):
 class logspace_Tensor_Scalar_out(Handle[logspace_Tensor_Scalar_out_handler]):
     """aten::logspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Tensor,
         end: Number,
@@ -1466,7 +1466,7 @@ class logspace_Tensor_Scalar_out(Handle[logspace_Tensor_Scalar_out_handler]):
 
 class logspace_Tensor_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: Any,
         end: Any,
@@ -1482,7 +1482,7 @@ class logspace_Tensor_Tensor_handler(Protocol):
 class logspace_Tensor_Tensor(Handle[logspace_Tensor_Tensor_handler]):
     """aten::logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Tensor,
         end: Tensor,
@@ -1497,7 +1497,7 @@ class logspace_Tensor_Tensor(Handle[logspace_Tensor_Tensor_handler]):
 
 class logspace_Tensor_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: Any,
         end: Any,
@@ -1510,7 +1510,7 @@ class logspace_Tensor_Tensor_out_handler(Protocol):
 class logspace_Tensor_Tensor_out(Handle[logspace_Tensor_Tensor_out_handler]):
     """aten::logspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Tensor,
         end: Tensor,
@@ -1522,7 +1522,7 @@ class logspace_Tensor_Tensor_out(Handle[logspace_Tensor_Tensor_out_handler]):
 
 class logspace_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: float,
@@ -1535,7 +1535,7 @@ class logspace_out_handler(Protocol):
 class logspace_out(Handle[logspace_out_handler]):
     """aten::logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -1557,7 +1557,7 @@ class logspace_packet(OpPacket):
 
 class new_empty_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -1571,7 +1571,7 @@ class new_empty_default_handler(Protocol):
 class new_empty_default(Handle[new_empty_default_handler]):
     """aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1583,12 +1583,12 @@ class new_empty_default(Handle[new_empty_default_handler]):
     ) -> Tensor: ...
 
 class new_empty_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
 
 class new_empty_out(Handle[new_empty_out_handler]):
     """aten::new_empty.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1602,7 +1602,7 @@ class new_empty_packet(OpPacket):
 
 class new_empty_strided_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -1617,7 +1617,7 @@ class new_empty_strided_default_handler(Protocol):
 class new_empty_strided_default(Handle[new_empty_strided_default_handler]):
     """aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1630,12 +1630,12 @@ class new_empty_strided_default(Handle[new_empty_strided_default_handler]):
     ) -> Tensor: ...
 
 class new_empty_strided_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], stride: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], stride: list[Any], *, out: Any) -> Tensor: ...
 
 class new_empty_strided_out(Handle[new_empty_strided_out_handler]):
     """aten::new_empty_strided.out(Tensor self, SymInt[] size, SymInt[] stride, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1650,7 +1650,7 @@ class new_empty_strided_packet(OpPacket):
 
 class new_full_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -1665,7 +1665,7 @@ class new_full_default_handler(Protocol):
 class new_full_default(Handle[new_full_default_handler]):
     """aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1678,12 +1678,12 @@ class new_full_default(Handle[new_full_default_handler]):
     ) -> Tensor: ...
 
 class new_full_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], fill_value: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], fill_value: float, *, out: Any) -> Tensor: ...
 
 class new_full_out(Handle[new_full_out_handler]):
     """aten::new_full.out(Tensor self, SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1698,7 +1698,7 @@ class new_full_packet(OpPacket):
 
 class new_ones_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -1712,7 +1712,7 @@ class new_ones_default_handler(Protocol):
 class new_ones_default(Handle[new_ones_default_handler]):
     """aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1724,12 +1724,12 @@ class new_ones_default(Handle[new_ones_default_handler]):
     ) -> Tensor: ...
 
 class new_ones_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
 
 class new_ones_out(Handle[new_ones_out_handler]):
     """aten::new_ones.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1743,7 +1743,7 @@ class new_ones_packet(OpPacket):
 
 class new_zeros_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -1757,7 +1757,7 @@ class new_zeros_default_handler(Protocol):
 class new_zeros_default(Handle[new_zeros_default_handler]):
     """aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1769,12 +1769,12 @@ class new_zeros_default(Handle[new_zeros_default_handler]):
     ) -> Tensor: ...
 
 class new_zeros_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
 
 class new_zeros_out(Handle[new_zeros_out_handler]):
     """aten::new_zeros.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1788,7 +1788,7 @@ class new_zeros_packet(OpPacket):
 
 class ones_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -1801,7 +1801,7 @@ class ones_default_handler(Protocol):
 class ones_default(Handle[ones_default_handler]):
     """aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -1812,11 +1812,11 @@ class ones_default(Handle[ones_default_handler]):
     ) -> Tensor: ...
 
 class ones_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], *, out: Any) -> Tensor: ...
 
 class ones_out(Handle[ones_out_handler]):
     """aten::ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
 
 class ones_packet(OpPacket):
     default: ones_default
@@ -1824,7 +1824,7 @@ class ones_packet(OpPacket):
 
 class ones_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1838,7 +1838,7 @@ class ones_like_default_handler(Protocol):
 class ones_like_default(Handle[ones_like_default_handler]):
     """aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1851,7 +1851,7 @@ class ones_like_default(Handle[ones_like_default_handler]):
 
 class ones_like_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1862,7 +1862,7 @@ class ones_like_out_handler(Protocol):
 class ones_like_out(Handle[ones_like_out_handler]):
     """aten::ones_like.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1876,7 +1876,7 @@ class ones_like_packet(OpPacket):
 
 class range_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: float,
@@ -1890,7 +1890,7 @@ class range_default_handler(Protocol):
 class range_default(Handle[range_default_handler]):
     """aten::range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -1902,12 +1902,12 @@ class range_default(Handle[range_default_handler]):
     ) -> Tensor: ...
 
 class range_out_handler(Protocol):
-    def __call__(_op, /, start: float, end: float, step: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: float, end: float, step: float = ..., *, out: Any) -> Tensor: ...
 
 class range_out(Handle[range_out_handler]):
     """aten::range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -1917,15 +1917,15 @@ class range_out(Handle[range_out_handler]):
     ) -> Tensor: ...
 
 class range_out__handler(Protocol):
-    def __call__(_op, /, start: float, end: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: float, end: float, *, out: Any) -> Tensor: ...
 
 class range_out_(Handle[range_out__handler]):
     """aten::range.out_(Scalar start, Scalar end, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, start: Number, end: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, start: Number, end: Number, *, out: Tensor) -> Tensor: ...
 
 class range_step_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         start: float,
         end: float,
@@ -1940,7 +1940,7 @@ class range_step_handler(Protocol):
 class range_step(Handle[range_step_handler]):
     """aten::range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         start: Number,
         end: Number,
@@ -1960,7 +1960,7 @@ class range_packet(OpPacket):
 
 class scalar_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         s: float,
         *,
@@ -1973,7 +1973,7 @@ class scalar_tensor_default_handler(Protocol):
 class scalar_tensor_default(Handle[scalar_tensor_default_handler]):
     """aten::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         s: Number,
         *,
@@ -1984,11 +1984,11 @@ class scalar_tensor_default(Handle[scalar_tensor_default_handler]):
     ) -> Tensor: ...
 
 class scalar_tensor_out_handler(Protocol):
-    def __call__(_op, /, s: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, s: float, *, out: Any) -> Tensor: ...
 
 class scalar_tensor_out(Handle[scalar_tensor_out_handler]):
     """aten::scalar_tensor.out(Scalar s, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, s: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, s: Number, *, out: Tensor) -> Tensor: ...
 
 class scalar_tensor_packet(OpPacket):
     default: scalar_tensor_default
@@ -1996,7 +1996,7 @@ class scalar_tensor_packet(OpPacket):
 
 class tril_indices_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         row: int,
         col: int,
@@ -2011,7 +2011,7 @@ class tril_indices_default_handler(Protocol):
 class tril_indices_default(Handle[tril_indices_default_handler]):
     """aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         row: int,
         col: int,
@@ -2024,11 +2024,11 @@ class tril_indices_default(Handle[tril_indices_default_handler]):
     ) -> Tensor: ...
 
 class tril_indices_out_handler(Protocol):
-    def __call__(_op, /, row: int, col: int, offset: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, row: int, col: int, offset: int = ..., *, out: Any) -> Tensor: ...
 
 class tril_indices_out(Handle[tril_indices_out_handler]):
     """aten::tril_indices.out(int row, int col, int offset=0, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, row: int, col: int, offset: int = 0, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, row: int, col: int, offset: int = 0, *, out: Tensor) -> Tensor: ...
 
 class tril_indices_packet(OpPacket):
     default: tril_indices_default
@@ -2036,7 +2036,7 @@ class tril_indices_packet(OpPacket):
 
 class triu_indices_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         row: int,
         col: int,
@@ -2051,7 +2051,7 @@ class triu_indices_default_handler(Protocol):
 class triu_indices_default(Handle[triu_indices_default_handler]):
     """aten::triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         row: int,
         col: int,
@@ -2064,11 +2064,11 @@ class triu_indices_default(Handle[triu_indices_default_handler]):
     ) -> Tensor: ...
 
 class triu_indices_out_handler(Protocol):
-    def __call__(_op, /, row: int, col: int, offset: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, row: int, col: int, offset: int = ..., *, out: Any) -> Tensor: ...
 
 class triu_indices_out(Handle[triu_indices_out_handler]):
     """aten::triu_indices.out(int row, int col, int offset=0, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, row: int, col: int, offset: int = 0, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, row: int, col: int, offset: int = 0, *, out: Tensor) -> Tensor: ...
 
 class triu_indices_packet(OpPacket):
     default: triu_indices_default
@@ -2076,7 +2076,7 @@ class triu_indices_packet(OpPacket):
 
 class zeros_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -2089,7 +2089,7 @@ class zeros_default_handler(Protocol):
 class zeros_default(Handle[zeros_default_handler]):
     """aten::zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -2100,11 +2100,11 @@ class zeros_default(Handle[zeros_default_handler]):
     ) -> Tensor: ...
 
 class zeros_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], *, out: Any) -> Tensor: ...
 
 class zeros_out(Handle[zeros_out_handler]):
     """aten::zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
 
 class zeros_packet(OpPacket):
     default: zeros_default
@@ -2112,7 +2112,7 @@ class zeros_packet(OpPacket):
 
 class zeros_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2126,7 +2126,7 @@ class zeros_like_default_handler(Protocol):
 class zeros_like_default(Handle[zeros_like_default_handler]):
     """aten::zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2139,7 +2139,7 @@ class zeros_like_default(Handle[zeros_like_default_handler]):
 
 class zeros_like_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2150,7 +2150,7 @@ class zeros_like_out_handler(Protocol):
 class zeros_like_out(Handle[zeros_like_out_handler]):
     """aten::zeros_like.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,

@@ -10,52 +10,52 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _cufft_clear_plan_cache_default_handler(Protocol):
-    def __call__(_op, /, device_index: int) -> None: ...
+    def __call__(cls, /, device_index: int) -> None: ...
 
 class _cufft_clear_plan_cache_default(Handle[_cufft_clear_plan_cache_default_handler]):
     """aten::_cufft_clear_plan_cache(int device_index) -> ()"""
-    def __call__(_op, /, device_index: int) -> None: ...
+    def __call__(cls, /, device_index: int) -> None: ...
 
 class _cufft_clear_plan_cache_packet(OpPacket):
     default: _cufft_clear_plan_cache_default
 
 class _cufft_get_plan_cache_max_size_default_handler(Protocol):
-    def __call__(_op, /, device_index: int) -> int: ...
+    def __call__(cls, /, device_index: int) -> int: ...
 
 class _cufft_get_plan_cache_max_size_default(
     Handle[_cufft_get_plan_cache_max_size_default_handler],
 ):
     """aten::_cufft_get_plan_cache_max_size(int device_index) -> int"""
-    def __call__(_op, /, device_index: int) -> int: ...
+    def __call__(cls, /, device_index: int) -> int: ...
 
 class _cufft_get_plan_cache_max_size_packet(OpPacket):
     default: _cufft_get_plan_cache_max_size_default
 
 class _cufft_get_plan_cache_size_default_handler(Protocol):
-    def __call__(_op, /, device_index: int) -> int: ...
+    def __call__(cls, /, device_index: int) -> int: ...
 
 class _cufft_get_plan_cache_size_default(Handle[_cufft_get_plan_cache_size_default_handler]):
     """aten::_cufft_get_plan_cache_size(int device_index) -> int"""
-    def __call__(_op, /, device_index: int) -> int: ...
+    def __call__(cls, /, device_index: int) -> int: ...
 
 class _cufft_get_plan_cache_size_packet(OpPacket):
     default: _cufft_get_plan_cache_size_default
 
 class _cufft_set_plan_cache_max_size_default_handler(Protocol):
-    def __call__(_op, /, device_index: int, max_size: int) -> None: ...
+    def __call__(cls, /, device_index: int, max_size: int) -> None: ...
 
 class _cufft_set_plan_cache_max_size_default(
     Handle[_cufft_set_plan_cache_max_size_default_handler],
 ):
     """aten::_cufft_set_plan_cache_max_size(int device_index, int max_size) -> ()"""
-    def __call__(_op, /, device_index: int, max_size: int) -> None: ...
+    def __call__(cls, /, device_index: int, max_size: int) -> None: ...
 
 class _cufft_set_plan_cache_max_size_packet(OpPacket):
     default: _cufft_set_plan_cache_max_size_default
 
 class _fft_c2c_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -66,7 +66,7 @@ class _fft_c2c_default_handler(Protocol):
 class _fft_c2c_default(Handle[_fft_c2c_default_handler]):
     """aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int | torch.SymInt],
@@ -76,7 +76,7 @@ class _fft_c2c_default(Handle[_fft_c2c_default_handler]):
 
 class _fft_c2c_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -89,7 +89,7 @@ class _fft_c2c_out_handler(Protocol):
 class _fft_c2c_out(Handle[_fft_c2c_out_handler]):
     """aten::_fft_c2c.out(Tensor self, SymInt[] dim, int normalization, bool forward, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int | torch.SymInt],
@@ -105,7 +105,7 @@ class _fft_c2c_packet(OpPacket):
 
 class _fft_c2r_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -116,7 +116,7 @@ class _fft_c2r_default_handler(Protocol):
 class _fft_c2r_default(Handle[_fft_c2r_default_handler]):
     """aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int],
@@ -126,7 +126,7 @@ class _fft_c2r_default(Handle[_fft_c2r_default_handler]):
 
 class _fft_c2r_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -139,7 +139,7 @@ class _fft_c2r_out_handler(Protocol):
 class _fft_c2r_out(Handle[_fft_c2r_out_handler]):
     """aten::_fft_c2r.out(Tensor self, int[] dim, int normalization, SymInt last_dim_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int],
@@ -155,7 +155,7 @@ class _fft_c2r_packet(OpPacket):
 
 class _fft_r2c_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -166,7 +166,7 @@ class _fft_r2c_default_handler(Protocol):
 class _fft_r2c_default(Handle[_fft_r2c_default_handler]):
     """aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int],
@@ -176,7 +176,7 @@ class _fft_r2c_default(Handle[_fft_r2c_default_handler]):
 
 class _fft_r2c_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -189,7 +189,7 @@ class _fft_r2c_out_handler(Protocol):
 class _fft_r2c_out(Handle[_fft_r2c_out_handler]):
     """aten::_fft_r2c.out(Tensor self, int[] dim, int normalization, bool onesided, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int],
@@ -205,7 +205,7 @@ class _fft_r2c_packet(OpPacket):
 
 class fft_fft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -216,7 +216,7 @@ class fft_fft_default_handler(Protocol):
 class fft_fft_default(Handle[fft_fft_default_handler]):
     """aten::fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -226,7 +226,7 @@ class fft_fft_default(Handle[fft_fft_default_handler]):
 
 class fft_fft_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -239,7 +239,7 @@ class fft_fft_out_handler(Protocol):
 class fft_fft_out(Handle[fft_fft_out_handler]):
     """aten::fft_fft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -255,7 +255,7 @@ class fft_fft_packet(OpPacket):
 
 class fft_fft2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -266,7 +266,7 @@ class fft_fft2_default_handler(Protocol):
 class fft_fft2_default(Handle[fft_fft2_default_handler]):
     """aten::fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -276,7 +276,7 @@ class fft_fft2_default(Handle[fft_fft2_default_handler]):
 
 class fft_fft2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -289,7 +289,7 @@ class fft_fft2_out_handler(Protocol):
 class fft_fft2_out(Handle[fft_fft2_out_handler]):
     """aten::fft_fft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -305,7 +305,7 @@ class fft_fft2_packet(OpPacket):
 
 class fft_fftfreq_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         d: float = ...,
@@ -319,7 +319,7 @@ class fft_fftfreq_default_handler(Protocol):
 class fft_fftfreq_default(Handle[fft_fftfreq_default_handler]):
     """aten::fft_fftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         d: float | torch.SymFloat = 1.0,
@@ -331,11 +331,11 @@ class fft_fftfreq_default(Handle[fft_fftfreq_default_handler]):
     ) -> Tensor: ...
 
 class fft_fftfreq_out_handler(Protocol):
-    def __call__(_op, /, n: int, d: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, d: float = ..., *, out: Any) -> Tensor: ...
 
 class fft_fftfreq_out(Handle[fft_fftfreq_out_handler]):
     """aten::fft_fftfreq.out(int n, float d=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, n: int, d: float | torch.SymFloat = 1.0, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, n: int, d: float | torch.SymFloat = 1.0, *, out: Tensor) -> Tensor: ...
 
 class fft_fftfreq_packet(OpPacket):
     default: fft_fftfreq_default
@@ -343,7 +343,7 @@ class fft_fftfreq_packet(OpPacket):
 
 class fft_fftn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -354,7 +354,7 @@ class fft_fftn_default_handler(Protocol):
 class fft_fftn_default(Handle[fft_fftn_default_handler]):
     """aten::fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -364,7 +364,7 @@ class fft_fftn_default(Handle[fft_fftn_default_handler]):
 
 class fft_fftn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -377,7 +377,7 @@ class fft_fftn_out_handler(Protocol):
 class fft_fftn_out(Handle[fft_fftn_out_handler]):
     """aten::fft_fftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -392,18 +392,18 @@ class fft_fftn_packet(OpPacket):
     out: fft_fftn_out
 
 class fft_fftshift_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any] | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any] | None = ...) -> Tensor: ...
 
 class fft_fftshift_default(Handle[fft_fftshift_default_handler]):
     """aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
 
 class fft_fftshift_packet(OpPacket):
     default: fft_fftshift_default
 
 class fft_hfft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -414,7 +414,7 @@ class fft_hfft_default_handler(Protocol):
 class fft_hfft_default(Handle[fft_hfft_default_handler]):
     """aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -424,7 +424,7 @@ class fft_hfft_default(Handle[fft_hfft_default_handler]):
 
 class fft_hfft_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -437,7 +437,7 @@ class fft_hfft_out_handler(Protocol):
 class fft_hfft_out(Handle[fft_hfft_out_handler]):
     """aten::fft_hfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -453,7 +453,7 @@ class fft_hfft_packet(OpPacket):
 
 class fft_hfft2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -464,7 +464,7 @@ class fft_hfft2_default_handler(Protocol):
 class fft_hfft2_default(Handle[fft_hfft2_default_handler]):
     """aten::fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -474,7 +474,7 @@ class fft_hfft2_default(Handle[fft_hfft2_default_handler]):
 
 class fft_hfft2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -487,7 +487,7 @@ class fft_hfft2_out_handler(Protocol):
 class fft_hfft2_out(Handle[fft_hfft2_out_handler]):
     """aten::fft_hfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -503,7 +503,7 @@ class fft_hfft2_packet(OpPacket):
 
 class fft_hfftn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -514,7 +514,7 @@ class fft_hfftn_default_handler(Protocol):
 class fft_hfftn_default(Handle[fft_hfftn_default_handler]):
     """aten::fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -524,7 +524,7 @@ class fft_hfftn_default(Handle[fft_hfftn_default_handler]):
 
 class fft_hfftn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -537,7 +537,7 @@ class fft_hfftn_out_handler(Protocol):
 class fft_hfftn_out(Handle[fft_hfftn_out_handler]):
     """aten::fft_hfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -553,7 +553,7 @@ class fft_hfftn_packet(OpPacket):
 
 class fft_ifft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -564,7 +564,7 @@ class fft_ifft_default_handler(Protocol):
 class fft_ifft_default(Handle[fft_ifft_default_handler]):
     """aten::fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -574,7 +574,7 @@ class fft_ifft_default(Handle[fft_ifft_default_handler]):
 
 class fft_ifft_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -587,7 +587,7 @@ class fft_ifft_out_handler(Protocol):
 class fft_ifft_out(Handle[fft_ifft_out_handler]):
     """aten::fft_ifft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -603,7 +603,7 @@ class fft_ifft_packet(OpPacket):
 
 class fft_ifft2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -614,7 +614,7 @@ class fft_ifft2_default_handler(Protocol):
 class fft_ifft2_default(Handle[fft_ifft2_default_handler]):
     """aten::fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -624,7 +624,7 @@ class fft_ifft2_default(Handle[fft_ifft2_default_handler]):
 
 class fft_ifft2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -637,7 +637,7 @@ class fft_ifft2_out_handler(Protocol):
 class fft_ifft2_out(Handle[fft_ifft2_out_handler]):
     """aten::fft_ifft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -653,7 +653,7 @@ class fft_ifft2_packet(OpPacket):
 
 class fft_ifftn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -664,7 +664,7 @@ class fft_ifftn_default_handler(Protocol):
 class fft_ifftn_default(Handle[fft_ifftn_default_handler]):
     """aten::fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -674,7 +674,7 @@ class fft_ifftn_default(Handle[fft_ifftn_default_handler]):
 
 class fft_ifftn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -687,7 +687,7 @@ class fft_ifftn_out_handler(Protocol):
 class fft_ifftn_out(Handle[fft_ifftn_out_handler]):
     """aten::fft_ifftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -702,18 +702,18 @@ class fft_ifftn_packet(OpPacket):
     out: fft_ifftn_out
 
 class fft_ifftshift_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any] | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any] | None = ...) -> Tensor: ...
 
 class fft_ifftshift_default(Handle[fft_ifftshift_default_handler]):
     """aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor: ...
 
 class fft_ifftshift_packet(OpPacket):
     default: fft_ifftshift_default
 
 class fft_ihfft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -724,7 +724,7 @@ class fft_ihfft_default_handler(Protocol):
 class fft_ihfft_default(Handle[fft_ihfft_default_handler]):
     """aten::fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -734,7 +734,7 @@ class fft_ihfft_default(Handle[fft_ihfft_default_handler]):
 
 class fft_ihfft_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -747,7 +747,7 @@ class fft_ihfft_out_handler(Protocol):
 class fft_ihfft_out(Handle[fft_ihfft_out_handler]):
     """aten::fft_ihfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -763,7 +763,7 @@ class fft_ihfft_packet(OpPacket):
 
 class fft_ihfft2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -774,7 +774,7 @@ class fft_ihfft2_default_handler(Protocol):
 class fft_ihfft2_default(Handle[fft_ihfft2_default_handler]):
     """aten::fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -784,7 +784,7 @@ class fft_ihfft2_default(Handle[fft_ihfft2_default_handler]):
 
 class fft_ihfft2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -797,7 +797,7 @@ class fft_ihfft2_out_handler(Protocol):
 class fft_ihfft2_out(Handle[fft_ihfft2_out_handler]):
     """aten::fft_ihfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -813,7 +813,7 @@ class fft_ihfft2_packet(OpPacket):
 
 class fft_ihfftn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -824,7 +824,7 @@ class fft_ihfftn_default_handler(Protocol):
 class fft_ihfftn_default(Handle[fft_ihfftn_default_handler]):
     """aten::fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -834,7 +834,7 @@ class fft_ihfftn_default(Handle[fft_ihfftn_default_handler]):
 
 class fft_ihfftn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -847,7 +847,7 @@ class fft_ihfftn_out_handler(Protocol):
 class fft_ihfftn_out(Handle[fft_ihfftn_out_handler]):
     """aten::fft_ihfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -863,7 +863,7 @@ class fft_ihfftn_packet(OpPacket):
 
 class fft_irfft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -874,7 +874,7 @@ class fft_irfft_default_handler(Protocol):
 class fft_irfft_default(Handle[fft_irfft_default_handler]):
     """aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -884,7 +884,7 @@ class fft_irfft_default(Handle[fft_irfft_default_handler]):
 
 class fft_irfft_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -897,7 +897,7 @@ class fft_irfft_out_handler(Protocol):
 class fft_irfft_out(Handle[fft_irfft_out_handler]):
     """aten::fft_irfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -913,7 +913,7 @@ class fft_irfft_packet(OpPacket):
 
 class fft_irfft2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -924,7 +924,7 @@ class fft_irfft2_default_handler(Protocol):
 class fft_irfft2_default(Handle[fft_irfft2_default_handler]):
     """aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -934,7 +934,7 @@ class fft_irfft2_default(Handle[fft_irfft2_default_handler]):
 
 class fft_irfft2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -947,7 +947,7 @@ class fft_irfft2_out_handler(Protocol):
 class fft_irfft2_out(Handle[fft_irfft2_out_handler]):
     """aten::fft_irfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -963,7 +963,7 @@ class fft_irfft2_packet(OpPacket):
 
 class fft_irfftn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -974,7 +974,7 @@ class fft_irfftn_default_handler(Protocol):
 class fft_irfftn_default(Handle[fft_irfftn_default_handler]):
     """aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -984,7 +984,7 @@ class fft_irfftn_default(Handle[fft_irfftn_default_handler]):
 
 class fft_irfftn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -997,7 +997,7 @@ class fft_irfftn_out_handler(Protocol):
 class fft_irfftn_out(Handle[fft_irfftn_out_handler]):
     """aten::fft_irfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -1013,7 +1013,7 @@ class fft_irfftn_packet(OpPacket):
 
 class fft_rfft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -1024,7 +1024,7 @@ class fft_rfft_default_handler(Protocol):
 class fft_rfft_default(Handle[fft_rfft_default_handler]):
     """aten::fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -1034,7 +1034,7 @@ class fft_rfft_default(Handle[fft_rfft_default_handler]):
 
 class fft_rfft_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int | None = ...,
@@ -1047,7 +1047,7 @@ class fft_rfft_out_handler(Protocol):
 class fft_rfft_out(Handle[fft_rfft_out_handler]):
     """aten::fft_rfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int | torch.SymInt | None = None,
@@ -1063,7 +1063,7 @@ class fft_rfft_packet(OpPacket):
 
 class fft_rfft2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -1074,7 +1074,7 @@ class fft_rfft2_default_handler(Protocol):
 class fft_rfft2_default(Handle[fft_rfft2_default_handler]):
     """aten::fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -1084,7 +1084,7 @@ class fft_rfft2_default(Handle[fft_rfft2_default_handler]):
 
 class fft_rfft2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -1097,7 +1097,7 @@ class fft_rfft2_out_handler(Protocol):
 class fft_rfft2_out(Handle[fft_rfft2_out_handler]):
     """aten::fft_rfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -1113,7 +1113,7 @@ class fft_rfft2_packet(OpPacket):
 
 class fft_rfftfreq_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         d: float = ...,
@@ -1127,7 +1127,7 @@ class fft_rfftfreq_default_handler(Protocol):
 class fft_rfftfreq_default(Handle[fft_rfftfreq_default_handler]):
     """aten::fft_rfftfreq(int n, float d=1.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         d: float | torch.SymFloat = 1.0,
@@ -1139,11 +1139,11 @@ class fft_rfftfreq_default(Handle[fft_rfftfreq_default_handler]):
     ) -> Tensor: ...
 
 class fft_rfftfreq_out_handler(Protocol):
-    def __call__(_op, /, n: int, d: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, d: float = ..., *, out: Any) -> Tensor: ...
 
 class fft_rfftfreq_out(Handle[fft_rfftfreq_out_handler]):
     """aten::fft_rfftfreq.out(int n, float d=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, n: int, d: float | torch.SymFloat = 1.0, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, n: int, d: float | torch.SymFloat = 1.0, *, out: Tensor) -> Tensor: ...
 
 class fft_rfftfreq_packet(OpPacket):
     default: fft_rfftfreq_default
@@ -1151,7 +1151,7 @@ class fft_rfftfreq_packet(OpPacket):
 
 class fft_rfftn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -1162,7 +1162,7 @@ class fft_rfftn_default_handler(Protocol):
 class fft_rfftn_default(Handle[fft_rfftn_default_handler]):
     """aten::fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -1172,7 +1172,7 @@ class fft_rfftn_default(Handle[fft_rfftn_default_handler]):
 
 class fft_rfftn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         s: list[Any] | None = ...,
@@ -1185,7 +1185,7 @@ class fft_rfftn_out_handler(Protocol):
 class fft_rfftn_out(Handle[fft_rfftn_out_handler]):
     """aten::fft_rfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         s: Sequence[int | torch.SymInt] | None = None,
@@ -1201,7 +1201,7 @@ class fft_rfftn_packet(OpPacket):
 
 class istft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n_fft: int,
@@ -1218,7 +1218,7 @@ class istft_default_handler(Protocol):
 class istft_default(Handle[istft_default_handler]):
     """aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n_fft: int,
@@ -1237,7 +1237,7 @@ class istft_packet(OpPacket):
 
 class stft_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n_fft: int,
@@ -1253,7 +1253,7 @@ class stft_default_handler(Protocol):
 class stft_default(Handle[stft_default_handler]):
     """aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n_fft: int,
@@ -1268,7 +1268,7 @@ class stft_default(Handle[stft_default_handler]):
 
 class stft_center_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n_fft: int,
@@ -1286,7 +1286,7 @@ class stft_center_handler(Protocol):
 class stft_center(Handle[stft_center_handler]):
     """aten::stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n_fft: int,

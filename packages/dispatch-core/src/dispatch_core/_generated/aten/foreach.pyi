@@ -11,64 +11,64 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _foreach_abs_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_abs_default(Handle[_foreach_abs_default_handler]):
     """aten::_foreach_abs(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_abs_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_abs_out(Handle[_foreach_abs_out_handler]):
     """aten::_foreach_abs.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_abs_packet(OpPacket):
     default: _foreach_abs_default
     out: _foreach_abs_out
 
 class _foreach_abs__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_abs__default(Handle[_foreach_abs__default_handler]):
     """aten::_foreach_abs_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_abs__packet(OpPacket):
     default: _foreach_abs__default
 
 class _foreach_acos_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_acos_default(Handle[_foreach_acos_default_handler]):
     """aten::_foreach_acos(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_acos_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_acos_out(Handle[_foreach_acos_out_handler]):
     """aten::_foreach_acos.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_acos_packet(OpPacket):
     default: _foreach_acos_default
     out: _foreach_acos_out
 
 class _foreach_acos__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_acos__default(Handle[_foreach_acos__default_handler]):
     """aten::_foreach_acos_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_acos__packet(OpPacket):
     default: _foreach_acos__default
 
 class _foreach_add_List_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         other: list[Any],
@@ -79,7 +79,7 @@ class _foreach_add_List_handler(Protocol):
 class _foreach_add_List(Handle[_foreach_add_List_handler]):
     """aten::_foreach_add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -89,7 +89,7 @@ class _foreach_add_List(Handle[_foreach_add_List_handler]):
 
 class _foreach_add_List_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         other: list[Any],
@@ -101,7 +101,7 @@ class _foreach_add_List_out_handler(Protocol):
 class _foreach_add_List_out(Handle[_foreach_add_List_out_handler]):
     """aten::_foreach_add.List_out(Tensor[] self, Tensor[] other, *, Scalar alpha=1, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -111,26 +111,26 @@ class _foreach_add_List_out(Handle[_foreach_add_List_out_handler]):
     ) -> None: ...
 
 class _foreach_add_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_add_Scalar(Handle[_foreach_add_Scalar_handler]):
     """aten::_foreach_add.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_add_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_add_ScalarList(Handle[_foreach_add_ScalarList_handler]):
     """aten::_foreach_add.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_add_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_add_ScalarList_out(Handle[_foreach_add_ScalarList_out_handler]):
     """aten::_foreach_add.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -139,12 +139,12 @@ class _foreach_add_ScalarList_out(Handle[_foreach_add_ScalarList_out_handler]):
     ) -> None: ...
 
 class _foreach_add_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_add_Scalar_out(Handle[_foreach_add_Scalar_out_handler]):
     """aten::_foreach_add.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -154,7 +154,7 @@ class _foreach_add_Scalar_out(Handle[_foreach_add_Scalar_out_handler]):
 
 class _foreach_add_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         other: Any,
@@ -165,7 +165,7 @@ class _foreach_add_Tensor_handler(Protocol):
 class _foreach_add_Tensor(Handle[_foreach_add_Tensor_handler]):
     """aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Tensor,
@@ -175,7 +175,7 @@ class _foreach_add_Tensor(Handle[_foreach_add_Tensor_handler]):
 
 class _foreach_add_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         other: Any,
@@ -187,7 +187,7 @@ class _foreach_add_Tensor_out_handler(Protocol):
 class _foreach_add_Tensor_out(Handle[_foreach_add_Tensor_out_handler]):
     """aten::_foreach_add.Tensor_out(Tensor[] self, Tensor other, *, Scalar alpha=1, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Tensor,
@@ -207,12 +207,12 @@ class _foreach_add_packet(OpPacket):
     Tensor_out: _foreach_add_Tensor_out
 
 class _foreach_add__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, alpha: float = ...) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, alpha: float = ...) -> None: ...
 
 class _foreach_add__List(Handle[_foreach_add__List_handler]):
     """aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -221,25 +221,25 @@ class _foreach_add__List(Handle[_foreach_add__List_handler]):
     ) -> None: ...
 
 class _foreach_add__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_add__Scalar(Handle[_foreach_add__Scalar_handler]):
     """aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_add__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_add__ScalarList(Handle[_foreach_add__ScalarList_handler]):
     """aten::_foreach_add_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_add__Tensor_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: Any, *, alpha: float = ...) -> None: ...
+    def __call__(cls, /, self: list[Any], other: Any, *, alpha: float = ...) -> None: ...
 
 class _foreach_add__Tensor(Handle[_foreach_add__Tensor_handler]):
     """aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Tensor, *, alpha: Number = 1) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Tensor, *, alpha: Number = 1) -> None: ...
 
 class _foreach_add__packet(OpPacket):
     List: _foreach_add__List
@@ -249,7 +249,7 @@ class _foreach_add__packet(OpPacket):
 
 class _foreach_addcdiv_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -260,7 +260,7 @@ class _foreach_addcdiv_Scalar_handler(Protocol):
 class _foreach_addcdiv_Scalar(Handle[_foreach_addcdiv_Scalar_handler]):
     """aten::_foreach_addcdiv.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -270,7 +270,7 @@ class _foreach_addcdiv_Scalar(Handle[_foreach_addcdiv_Scalar_handler]):
 
 class _foreach_addcdiv_ScalarList_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -281,7 +281,7 @@ class _foreach_addcdiv_ScalarList_handler(Protocol):
 class _foreach_addcdiv_ScalarList(Handle[_foreach_addcdiv_ScalarList_handler]):
     """aten::_foreach_addcdiv.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -291,7 +291,7 @@ class _foreach_addcdiv_ScalarList(Handle[_foreach_addcdiv_ScalarList_handler]):
 
 class _foreach_addcdiv_ScalarList_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -304,7 +304,7 @@ class _foreach_addcdiv_ScalarList_out_handler(Protocol):
 class _foreach_addcdiv_ScalarList_out(Handle[_foreach_addcdiv_ScalarList_out_handler]):
     """aten::_foreach_addcdiv.ScalarList_out(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -316,7 +316,7 @@ class _foreach_addcdiv_ScalarList_out(Handle[_foreach_addcdiv_ScalarList_out_han
 
 class _foreach_addcdiv_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -329,7 +329,7 @@ class _foreach_addcdiv_Scalar_out_handler(Protocol):
 class _foreach_addcdiv_Scalar_out(Handle[_foreach_addcdiv_Scalar_out_handler]):
     """aten::_foreach_addcdiv.Scalar_out(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -341,7 +341,7 @@ class _foreach_addcdiv_Scalar_out(Handle[_foreach_addcdiv_Scalar_out_handler]):
 
 class _foreach_addcdiv_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -352,7 +352,7 @@ class _foreach_addcdiv_Tensor_handler(Protocol):
 class _foreach_addcdiv_Tensor(Handle[_foreach_addcdiv_Tensor_handler]):
     """aten::_foreach_addcdiv.Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -362,7 +362,7 @@ class _foreach_addcdiv_Tensor(Handle[_foreach_addcdiv_Tensor_handler]):
 
 class _foreach_addcdiv_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -375,7 +375,7 @@ class _foreach_addcdiv_Tensor_out_handler(Protocol):
 class _foreach_addcdiv_Tensor_out(Handle[_foreach_addcdiv_Tensor_out_handler]):
     """aten::_foreach_addcdiv.Tensor_out(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -395,7 +395,7 @@ class _foreach_addcdiv_packet(OpPacket):
 
 class _foreach_addcdiv__Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -406,7 +406,7 @@ class _foreach_addcdiv__Scalar_handler(Protocol):
 class _foreach_addcdiv__Scalar(Handle[_foreach_addcdiv__Scalar_handler]):
     """aten::_foreach_addcdiv_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -416,7 +416,7 @@ class _foreach_addcdiv__Scalar(Handle[_foreach_addcdiv__Scalar_handler]):
 
 class _foreach_addcdiv__ScalarList_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -427,7 +427,7 @@ class _foreach_addcdiv__ScalarList_handler(Protocol):
 class _foreach_addcdiv__ScalarList(Handle[_foreach_addcdiv__ScalarList_handler]):
     """aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -437,7 +437,7 @@ class _foreach_addcdiv__ScalarList(Handle[_foreach_addcdiv__ScalarList_handler])
 
 class _foreach_addcdiv__Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -448,7 +448,7 @@ class _foreach_addcdiv__Tensor_handler(Protocol):
 class _foreach_addcdiv__Tensor(Handle[_foreach_addcdiv__Tensor_handler]):
     """aten::_foreach_addcdiv_.Tensor(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -463,7 +463,7 @@ class _foreach_addcdiv__packet(OpPacket):
 
 class _foreach_addcmul_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -474,7 +474,7 @@ class _foreach_addcmul_Scalar_handler(Protocol):
 class _foreach_addcmul_Scalar(Handle[_foreach_addcmul_Scalar_handler]):
     """aten::_foreach_addcmul.Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -484,7 +484,7 @@ class _foreach_addcmul_Scalar(Handle[_foreach_addcmul_Scalar_handler]):
 
 class _foreach_addcmul_ScalarList_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -495,7 +495,7 @@ class _foreach_addcmul_ScalarList_handler(Protocol):
 class _foreach_addcmul_ScalarList(Handle[_foreach_addcmul_ScalarList_handler]):
     """aten::_foreach_addcmul.ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -505,7 +505,7 @@ class _foreach_addcmul_ScalarList(Handle[_foreach_addcmul_ScalarList_handler]):
 
 class _foreach_addcmul_ScalarList_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -518,7 +518,7 @@ class _foreach_addcmul_ScalarList_out_handler(Protocol):
 class _foreach_addcmul_ScalarList_out(Handle[_foreach_addcmul_ScalarList_out_handler]):
     """aten::_foreach_addcmul.ScalarList_out(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -530,7 +530,7 @@ class _foreach_addcmul_ScalarList_out(Handle[_foreach_addcmul_ScalarList_out_han
 
 class _foreach_addcmul_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -543,7 +543,7 @@ class _foreach_addcmul_Scalar_out_handler(Protocol):
 class _foreach_addcmul_Scalar_out(Handle[_foreach_addcmul_Scalar_out_handler]):
     """aten::_foreach_addcmul.Scalar_out(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -555,7 +555,7 @@ class _foreach_addcmul_Scalar_out(Handle[_foreach_addcmul_Scalar_out_handler]):
 
 class _foreach_addcmul_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -566,7 +566,7 @@ class _foreach_addcmul_Tensor_handler(Protocol):
 class _foreach_addcmul_Tensor(Handle[_foreach_addcmul_Tensor_handler]):
     """aten::_foreach_addcmul.Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -576,7 +576,7 @@ class _foreach_addcmul_Tensor(Handle[_foreach_addcmul_Tensor_handler]):
 
 class _foreach_addcmul_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -589,7 +589,7 @@ class _foreach_addcmul_Tensor_out_handler(Protocol):
 class _foreach_addcmul_Tensor_out(Handle[_foreach_addcmul_Tensor_out_handler]):
     """aten::_foreach_addcmul.Tensor_out(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -609,7 +609,7 @@ class _foreach_addcmul_packet(OpPacket):
 
 class _foreach_addcmul__Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -620,7 +620,7 @@ class _foreach_addcmul__Scalar_handler(Protocol):
 class _foreach_addcmul__Scalar(Handle[_foreach_addcmul__Scalar_handler]):
     """aten::_foreach_addcmul_.Scalar(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -630,7 +630,7 @@ class _foreach_addcmul__Scalar(Handle[_foreach_addcmul__Scalar_handler]):
 
 class _foreach_addcmul__ScalarList_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -641,7 +641,7 @@ class _foreach_addcmul__ScalarList_handler(Protocol):
 class _foreach_addcmul__ScalarList(Handle[_foreach_addcmul__ScalarList_handler]):
     """aten::_foreach_addcmul_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -651,7 +651,7 @@ class _foreach_addcmul__ScalarList(Handle[_foreach_addcmul__ScalarList_handler])
 
 class _foreach_addcmul__Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensor1: list[Any],
@@ -662,7 +662,7 @@ class _foreach_addcmul__Tensor_handler(Protocol):
 class _foreach_addcmul__Tensor(Handle[_foreach_addcmul__Tensor_handler]):
     """aten::_foreach_addcmul_.Tensor(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensor1: Sequence[Tensor],
@@ -676,103 +676,103 @@ class _foreach_addcmul__packet(OpPacket):
     Tensor: _foreach_addcmul__Tensor
 
 class _foreach_asin_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_asin_default(Handle[_foreach_asin_default_handler]):
     """aten::_foreach_asin(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_asin_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_asin_out(Handle[_foreach_asin_out_handler]):
     """aten::_foreach_asin.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_asin_packet(OpPacket):
     default: _foreach_asin_default
     out: _foreach_asin_out
 
 class _foreach_asin__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_asin__default(Handle[_foreach_asin__default_handler]):
     """aten::_foreach_asin_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_asin__packet(OpPacket):
     default: _foreach_asin__default
 
 class _foreach_atan_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_atan_default(Handle[_foreach_atan_default_handler]):
     """aten::_foreach_atan(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_atan_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_atan_out(Handle[_foreach_atan_out_handler]):
     """aten::_foreach_atan.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_atan_packet(OpPacket):
     default: _foreach_atan_default
     out: _foreach_atan_out
 
 class _foreach_atan__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_atan__default(Handle[_foreach_atan__default_handler]):
     """aten::_foreach_atan_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_atan__packet(OpPacket):
     default: _foreach_atan__default
 
 class _foreach_ceil_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_ceil_default(Handle[_foreach_ceil_default_handler]):
     """aten::_foreach_ceil(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_ceil_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_ceil_out(Handle[_foreach_ceil_out_handler]):
     """aten::_foreach_ceil.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_ceil_packet(OpPacket):
     default: _foreach_ceil_default
     out: _foreach_ceil_out
 
 class _foreach_ceil__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_ceil__default(Handle[_foreach_ceil__default_handler]):
     """aten::_foreach_ceil_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_ceil__packet(OpPacket):
     default: _foreach_ceil__default
 
 class _foreach_clamp_max_List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_clamp_max_List(Handle[_foreach_clamp_max_List_handler]):
     """aten::_foreach_clamp_max.List(Tensor[] self, Tensor[] other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_clamp_max_List_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_clamp_max_List_out(Handle[_foreach_clamp_max_List_out_handler]):
     """aten::_foreach_clamp_max.List_out(Tensor[] self, Tensor[] other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -781,26 +781,26 @@ class _foreach_clamp_max_List_out(Handle[_foreach_clamp_max_List_out_handler]):
     ) -> None: ...
 
 class _foreach_clamp_max_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_clamp_max_Scalar(Handle[_foreach_clamp_max_Scalar_handler]):
     """aten::_foreach_clamp_max.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_clamp_max_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_clamp_max_ScalarList(Handle[_foreach_clamp_max_ScalarList_handler]):
     """aten::_foreach_clamp_max.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_clamp_max_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_clamp_max_ScalarList_out(Handle[_foreach_clamp_max_ScalarList_out_handler]):
     """aten::_foreach_clamp_max.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -809,12 +809,12 @@ class _foreach_clamp_max_ScalarList_out(Handle[_foreach_clamp_max_ScalarList_out
     ) -> None: ...
 
 class _foreach_clamp_max_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_clamp_max_Scalar_out(Handle[_foreach_clamp_max_Scalar_out_handler]):
     """aten::_foreach_clamp_max.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -831,25 +831,25 @@ class _foreach_clamp_max_packet(OpPacket):
     Scalar_out: _foreach_clamp_max_Scalar_out
 
 class _foreach_clamp_max__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> None: ...
 
 class _foreach_clamp_max__List(Handle[_foreach_clamp_max__List_handler]):
     """aten::_foreach_clamp_max_.List(Tensor(a!)[] self, Tensor[] other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
 
 class _foreach_clamp_max__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_clamp_max__Scalar(Handle[_foreach_clamp_max__Scalar_handler]):
     """aten::_foreach_clamp_max_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_clamp_max__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_clamp_max__ScalarList(Handle[_foreach_clamp_max__ScalarList_handler]):
     """aten::_foreach_clamp_max_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_clamp_max__packet(OpPacket):
     List: _foreach_clamp_max__List
@@ -857,19 +857,19 @@ class _foreach_clamp_max__packet(OpPacket):
     ScalarList: _foreach_clamp_max__ScalarList
 
 class _foreach_clamp_min_List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_clamp_min_List(Handle[_foreach_clamp_min_List_handler]):
     """aten::_foreach_clamp_min.List(Tensor[] self, Tensor[] other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_clamp_min_List_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_clamp_min_List_out(Handle[_foreach_clamp_min_List_out_handler]):
     """aten::_foreach_clamp_min.List_out(Tensor[] self, Tensor[] other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -878,26 +878,26 @@ class _foreach_clamp_min_List_out(Handle[_foreach_clamp_min_List_out_handler]):
     ) -> None: ...
 
 class _foreach_clamp_min_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_clamp_min_Scalar(Handle[_foreach_clamp_min_Scalar_handler]):
     """aten::_foreach_clamp_min.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_clamp_min_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_clamp_min_ScalarList(Handle[_foreach_clamp_min_ScalarList_handler]):
     """aten::_foreach_clamp_min.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_clamp_min_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_clamp_min_ScalarList_out(Handle[_foreach_clamp_min_ScalarList_out_handler]):
     """aten::_foreach_clamp_min.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -906,12 +906,12 @@ class _foreach_clamp_min_ScalarList_out(Handle[_foreach_clamp_min_ScalarList_out
     ) -> None: ...
 
 class _foreach_clamp_min_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_clamp_min_Scalar_out(Handle[_foreach_clamp_min_Scalar_out_handler]):
     """aten::_foreach_clamp_min.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -928,25 +928,25 @@ class _foreach_clamp_min_packet(OpPacket):
     Scalar_out: _foreach_clamp_min_Scalar_out
 
 class _foreach_clamp_min__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> None: ...
 
 class _foreach_clamp_min__List(Handle[_foreach_clamp_min__List_handler]):
     """aten::_foreach_clamp_min_.List(Tensor(a!)[] self, Tensor[] other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
 
 class _foreach_clamp_min__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_clamp_min__Scalar(Handle[_foreach_clamp_min__Scalar_handler]):
     """aten::_foreach_clamp_min_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_clamp_min__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_clamp_min__ScalarList(Handle[_foreach_clamp_min__ScalarList_handler]):
     """aten::_foreach_clamp_min_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_clamp_min__packet(OpPacket):
     List: _foreach_clamp_min__List
@@ -955,7 +955,7 @@ class _foreach_clamp_min__packet(OpPacket):
 
 class _foreach_clone_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         *,
@@ -965,7 +965,7 @@ class _foreach_clone_default_handler(Protocol):
 class _foreach_clone_default(Handle[_foreach_clone_default_handler]):
     """aten::_foreach_clone(Tensor[] self, *, MemoryFormat? memory_format=None) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         *,
@@ -974,7 +974,7 @@ class _foreach_clone_default(Handle[_foreach_clone_default_handler]):
 
 class _foreach_clone_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         *,
@@ -985,7 +985,7 @@ class _foreach_clone_out_handler(Protocol):
 class _foreach_clone_out(Handle[_foreach_clone_out_handler]):
     """aten::_foreach_clone.out(Tensor[] self, *, MemoryFormat? memory_format=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         *,
@@ -999,7 +999,7 @@ class _foreach_clone_packet(OpPacket):
 
 class _foreach_copy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         src: list[Any],
@@ -1009,7 +1009,7 @@ class _foreach_copy_default_handler(Protocol):
 class _foreach_copy_default(Handle[_foreach_copy_default_handler]):
     """aten::_foreach_copy(Tensor[] self, Tensor[] src, bool non_blocking=False) -> Tensor[] self_out"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         src: Sequence[Tensor],
@@ -1018,7 +1018,7 @@ class _foreach_copy_default(Handle[_foreach_copy_default_handler]):
 
 class _foreach_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         src: list[Any],
@@ -1030,7 +1030,7 @@ class _foreach_copy_out_handler(Protocol):
 class _foreach_copy_out(Handle[_foreach_copy_out_handler]):
     """aten::_foreach_copy.out(Tensor[] self, Tensor[] src, bool non_blocking=False, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         src: Sequence[Tensor],
@@ -1044,12 +1044,12 @@ class _foreach_copy_packet(OpPacket):
     out: _foreach_copy_out
 
 class _foreach_copy__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any], src: list[Any], non_blocking: bool = ...) -> None: ...
+    def __call__(cls, /, self: list[Any], src: list[Any], non_blocking: bool = ...) -> None: ...
 
 class _foreach_copy__default(Handle[_foreach_copy__default_handler]):
     """aten::_foreach_copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         src: Sequence[Tensor],
@@ -1060,75 +1060,75 @@ class _foreach_copy__packet(OpPacket):
     default: _foreach_copy__default
 
 class _foreach_cos_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_cos_default(Handle[_foreach_cos_default_handler]):
     """aten::_foreach_cos(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_cos_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_cos_out(Handle[_foreach_cos_out_handler]):
     """aten::_foreach_cos.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_cos_packet(OpPacket):
     default: _foreach_cos_default
     out: _foreach_cos_out
 
 class _foreach_cos__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_cos__default(Handle[_foreach_cos__default_handler]):
     """aten::_foreach_cos_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_cos__packet(OpPacket):
     default: _foreach_cos__default
 
 class _foreach_cosh_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_cosh_default(Handle[_foreach_cosh_default_handler]):
     """aten::_foreach_cosh(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_cosh_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_cosh_out(Handle[_foreach_cosh_out_handler]):
     """aten::_foreach_cosh.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_cosh_packet(OpPacket):
     default: _foreach_cosh_default
     out: _foreach_cosh_out
 
 class _foreach_cosh__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_cosh__default(Handle[_foreach_cosh__default_handler]):
     """aten::_foreach_cosh_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_cosh__packet(OpPacket):
     default: _foreach_cosh__default
 
 class _foreach_div_List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_div_List(Handle[_foreach_div_List_handler]):
     """aten::_foreach_div.List(Tensor[] self, Tensor[] other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_div_List_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_div_List_out(Handle[_foreach_div_List_out_handler]):
     """aten::_foreach_div.List_out(Tensor[] self, Tensor[] other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -1137,26 +1137,26 @@ class _foreach_div_List_out(Handle[_foreach_div_List_out_handler]):
     ) -> None: ...
 
 class _foreach_div_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_div_Scalar(Handle[_foreach_div_Scalar_handler]):
     """aten::_foreach_div.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_div_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_div_ScalarList(Handle[_foreach_div_ScalarList_handler]):
     """aten::_foreach_div.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_div_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_div_ScalarList_out(Handle[_foreach_div_ScalarList_out_handler]):
     """aten::_foreach_div.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -1165,12 +1165,12 @@ class _foreach_div_ScalarList_out(Handle[_foreach_div_ScalarList_out_handler]):
     ) -> None: ...
 
 class _foreach_div_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_div_Scalar_out(Handle[_foreach_div_Scalar_out_handler]):
     """aten::_foreach_div.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -1179,19 +1179,19 @@ class _foreach_div_Scalar_out(Handle[_foreach_div_Scalar_out_handler]):
     ) -> None: ...
 
 class _foreach_div_Tensor_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: Any) -> Sequence[Tensor]: ...
 
 class _foreach_div_Tensor(Handle[_foreach_div_Tensor_handler]):
     """aten::_foreach_div.Tensor(Tensor[] self, Tensor other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Tensor) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Tensor) -> list[Tensor]: ...
 
 class _foreach_div_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: Any, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: Any, *, out: list[Any]) -> None: ...
 
 class _foreach_div_Tensor_out(Handle[_foreach_div_Tensor_out_handler]):
     """aten::_foreach_div.Tensor_out(Tensor[] self, Tensor other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Tensor,
@@ -1210,32 +1210,32 @@ class _foreach_div_packet(OpPacket):
     Tensor_out: _foreach_div_Tensor_out
 
 class _foreach_div__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> None: ...
 
 class _foreach_div__List(Handle[_foreach_div__List_handler]):
     """aten::_foreach_div_.List(Tensor(a!)[] self, Tensor[] other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
 
 class _foreach_div__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_div__Scalar(Handle[_foreach_div__Scalar_handler]):
     """aten::_foreach_div_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_div__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_div__ScalarList(Handle[_foreach_div__ScalarList_handler]):
     """aten::_foreach_div_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_div__Tensor_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: Any) -> None: ...
+    def __call__(cls, /, self: list[Any], other: Any) -> None: ...
 
 class _foreach_div__Tensor(Handle[_foreach_div__Tensor_handler]):
     """aten::_foreach_div_.Tensor(Tensor(a!)[] self, Tensor other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Tensor) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Tensor) -> None: ...
 
 class _foreach_div__packet(OpPacket):
     List: _foreach_div__List
@@ -1244,176 +1244,176 @@ class _foreach_div__packet(OpPacket):
     Tensor: _foreach_div__Tensor
 
 class _foreach_erf_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_erf_default(Handle[_foreach_erf_default_handler]):
     """aten::_foreach_erf(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_erf_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_erf_out(Handle[_foreach_erf_out_handler]):
     """aten::_foreach_erf.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_erf_packet(OpPacket):
     default: _foreach_erf_default
     out: _foreach_erf_out
 
 class _foreach_erf__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_erf__default(Handle[_foreach_erf__default_handler]):
     """aten::_foreach_erf_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_erf__packet(OpPacket):
     default: _foreach_erf__default
 
 class _foreach_erfc_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_erfc_default(Handle[_foreach_erfc_default_handler]):
     """aten::_foreach_erfc(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_erfc_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_erfc_out(Handle[_foreach_erfc_out_handler]):
     """aten::_foreach_erfc.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_erfc_packet(OpPacket):
     default: _foreach_erfc_default
     out: _foreach_erfc_out
 
 class _foreach_erfc__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_erfc__default(Handle[_foreach_erfc__default_handler]):
     """aten::_foreach_erfc_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_erfc__packet(OpPacket):
     default: _foreach_erfc__default
 
 class _foreach_exp_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_exp_default(Handle[_foreach_exp_default_handler]):
     """aten::_foreach_exp(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_exp_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_exp_out(Handle[_foreach_exp_out_handler]):
     """aten::_foreach_exp.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_exp_packet(OpPacket):
     default: _foreach_exp_default
     out: _foreach_exp_out
 
 class _foreach_exp__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_exp__default(Handle[_foreach_exp__default_handler]):
     """aten::_foreach_exp_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_exp__packet(OpPacket):
     default: _foreach_exp__default
 
 class _foreach_expm1_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_expm1_default(Handle[_foreach_expm1_default_handler]):
     """aten::_foreach_expm1(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_expm1_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_expm1_out(Handle[_foreach_expm1_out_handler]):
     """aten::_foreach_expm1.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_expm1_packet(OpPacket):
     default: _foreach_expm1_default
     out: _foreach_expm1_out
 
 class _foreach_expm1__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_expm1__default(Handle[_foreach_expm1__default_handler]):
     """aten::_foreach_expm1_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_expm1__packet(OpPacket):
     default: _foreach_expm1__default
 
 class _foreach_floor_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_floor_default(Handle[_foreach_floor_default_handler]):
     """aten::_foreach_floor(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_floor_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_floor_out(Handle[_foreach_floor_out_handler]):
     """aten::_foreach_floor.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_floor_packet(OpPacket):
     default: _foreach_floor_default
     out: _foreach_floor_out
 
 class _foreach_floor__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_floor__default(Handle[_foreach_floor__default_handler]):
     """aten::_foreach_floor_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_floor__packet(OpPacket):
     default: _foreach_floor__default
 
 class _foreach_frac_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_frac_default(Handle[_foreach_frac_default_handler]):
     """aten::_foreach_frac(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_frac_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_frac_out(Handle[_foreach_frac_out_handler]):
     """aten::_foreach_frac.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_frac_packet(OpPacket):
     default: _foreach_frac_default
     out: _foreach_frac_out
 
 class _foreach_frac__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_frac__default(Handle[_foreach_frac__default_handler]):
     """aten::_foreach_frac_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_frac__packet(OpPacket):
     default: _foreach_frac__default
 
 class _foreach_lerp_List_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensors1: list[Any],
@@ -1423,7 +1423,7 @@ class _foreach_lerp_List_handler(Protocol):
 class _foreach_lerp_List(Handle[_foreach_lerp_List_handler]):
     """aten::_foreach_lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1432,7 +1432,7 @@ class _foreach_lerp_List(Handle[_foreach_lerp_List_handler]):
 
 class _foreach_lerp_List_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensors1: list[Any],
@@ -1444,7 +1444,7 @@ class _foreach_lerp_List_out_handler(Protocol):
 class _foreach_lerp_List_out(Handle[_foreach_lerp_List_out_handler]):
     """aten::_foreach_lerp.List_out(Tensor[] self, Tensor[] tensors1, Tensor[] weights, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1455,7 +1455,7 @@ class _foreach_lerp_List_out(Handle[_foreach_lerp_List_out_handler]):
 
 class _foreach_lerp_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensors1: list[Any],
@@ -1465,7 +1465,7 @@ class _foreach_lerp_Scalar_handler(Protocol):
 class _foreach_lerp_Scalar(Handle[_foreach_lerp_Scalar_handler]):
     """aten::_foreach_lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1474,7 +1474,7 @@ class _foreach_lerp_Scalar(Handle[_foreach_lerp_Scalar_handler]):
 
 class _foreach_lerp_ScalarList_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensors1: list[Any],
@@ -1484,7 +1484,7 @@ class _foreach_lerp_ScalarList_handler(Protocol):
 class _foreach_lerp_ScalarList(Handle[_foreach_lerp_ScalarList_handler]):
     """aten::_foreach_lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1493,7 +1493,7 @@ class _foreach_lerp_ScalarList(Handle[_foreach_lerp_ScalarList_handler]):
 
 class _foreach_lerp_ScalarList_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensors1: list[Any],
@@ -1505,7 +1505,7 @@ class _foreach_lerp_ScalarList_out_handler(Protocol):
 class _foreach_lerp_ScalarList_out(Handle[_foreach_lerp_ScalarList_out_handler]):
     """aten::_foreach_lerp.ScalarList_out(Tensor[] self, Tensor[] tensors1, Scalar[] weight, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1516,7 +1516,7 @@ class _foreach_lerp_ScalarList_out(Handle[_foreach_lerp_ScalarList_out_handler])
 
 class _foreach_lerp_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         tensors1: list[Any],
@@ -1528,7 +1528,7 @@ class _foreach_lerp_Scalar_out_handler(Protocol):
 class _foreach_lerp_Scalar_out(Handle[_foreach_lerp_Scalar_out_handler]):
     """aten::_foreach_lerp.Scalar_out(Tensor[] self, Tensor[] tensors1, Scalar weight, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1546,12 +1546,12 @@ class _foreach_lerp_packet(OpPacket):
     Scalar_out: _foreach_lerp_Scalar_out
 
 class _foreach_lerp__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], tensors1: list[Any], weights: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], tensors1: list[Any], weights: list[Any]) -> None: ...
 
 class _foreach_lerp__List(Handle[_foreach_lerp__List_handler]):
     """aten::_foreach_lerp_.List(Tensor(a!)[] self, Tensor[] tensors1, Tensor[] weights) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1559,12 +1559,12 @@ class _foreach_lerp__List(Handle[_foreach_lerp__List_handler]):
     ) -> None: ...
 
 class _foreach_lerp__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], tensors1: list[Any], weight: float) -> None: ...
+    def __call__(cls, /, self: list[Any], tensors1: list[Any], weight: float) -> None: ...
 
 class _foreach_lerp__Scalar(Handle[_foreach_lerp__Scalar_handler]):
     """aten::_foreach_lerp_.Scalar(Tensor(a!)[] self, Tensor[] tensors1, Scalar weight) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1572,12 +1572,12 @@ class _foreach_lerp__Scalar(Handle[_foreach_lerp__Scalar_handler]):
     ) -> None: ...
 
 class _foreach_lerp__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], tensors1: list[Any], weight: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], tensors1: list[Any], weight: list[Any]) -> None: ...
 
 class _foreach_lerp__ScalarList(Handle[_foreach_lerp__ScalarList_handler]):
     """aten::_foreach_lerp_.ScalarList(Tensor(a!)[] self, Tensor[] tensors1, Scalar[] weight) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         tensors1: Sequence[Tensor],
@@ -1590,177 +1590,177 @@ class _foreach_lerp__packet(OpPacket):
     ScalarList: _foreach_lerp__ScalarList
 
 class _foreach_lgamma_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_lgamma_default(Handle[_foreach_lgamma_default_handler]):
     """aten::_foreach_lgamma(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_lgamma_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_lgamma_out(Handle[_foreach_lgamma_out_handler]):
     """aten::_foreach_lgamma.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_lgamma_packet(OpPacket):
     default: _foreach_lgamma_default
     out: _foreach_lgamma_out
 
 class _foreach_lgamma__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_lgamma__default(Handle[_foreach_lgamma__default_handler]):
     """aten::_foreach_lgamma_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_lgamma__packet(OpPacket):
     default: _foreach_lgamma__default
 
 class _foreach_log_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_log_default(Handle[_foreach_log_default_handler]):
     """aten::_foreach_log(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_log_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_log_out(Handle[_foreach_log_out_handler]):
     """aten::_foreach_log.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_log_packet(OpPacket):
     default: _foreach_log_default
     out: _foreach_log_out
 
 class _foreach_log10_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_log10_default(Handle[_foreach_log10_default_handler]):
     """aten::_foreach_log10(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_log10_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_log10_out(Handle[_foreach_log10_out_handler]):
     """aten::_foreach_log10.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_log10_packet(OpPacket):
     default: _foreach_log10_default
     out: _foreach_log10_out
 
 class _foreach_log10__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_log10__default(Handle[_foreach_log10__default_handler]):
     """aten::_foreach_log10_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_log10__packet(OpPacket):
     default: _foreach_log10__default
 
 class _foreach_log1p_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_log1p_default(Handle[_foreach_log1p_default_handler]):
     """aten::_foreach_log1p(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_log1p_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_log1p_out(Handle[_foreach_log1p_out_handler]):
     """aten::_foreach_log1p.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_log1p_packet(OpPacket):
     default: _foreach_log1p_default
     out: _foreach_log1p_out
 
 class _foreach_log1p__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_log1p__default(Handle[_foreach_log1p__default_handler]):
     """aten::_foreach_log1p_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_log1p__packet(OpPacket):
     default: _foreach_log1p__default
 
 class _foreach_log2_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_log2_default(Handle[_foreach_log2_default_handler]):
     """aten::_foreach_log2(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_log2_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_log2_out(Handle[_foreach_log2_out_handler]):
     """aten::_foreach_log2.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_log2_packet(OpPacket):
     default: _foreach_log2_default
     out: _foreach_log2_out
 
 class _foreach_log2__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_log2__default(Handle[_foreach_log2__default_handler]):
     """aten::_foreach_log2_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_log2__packet(OpPacket):
     default: _foreach_log2__default
 
 class _foreach_log__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_log__default(Handle[_foreach_log__default_handler]):
     """aten::_foreach_log_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_log__packet(OpPacket):
     default: _foreach_log__default
 
 class _foreach_max_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_max_default(Handle[_foreach_max_default_handler]):
     """aten::_foreach_max(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_max_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_max_out(Handle[_foreach_max_out_handler]):
     """aten::_foreach_max.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_max_packet(OpPacket):
     default: _foreach_max_default
     out: _foreach_max_out
 
 class _foreach_maximum_List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_maximum_List(Handle[_foreach_maximum_List_handler]):
     """aten::_foreach_maximum.List(Tensor[] self, Tensor[] other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_maximum_List_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_maximum_List_out(Handle[_foreach_maximum_List_out_handler]):
     """aten::_foreach_maximum.List_out(Tensor[] self, Tensor[] other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -1769,26 +1769,26 @@ class _foreach_maximum_List_out(Handle[_foreach_maximum_List_out_handler]):
     ) -> None: ...
 
 class _foreach_maximum_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_maximum_Scalar(Handle[_foreach_maximum_Scalar_handler]):
     """aten::_foreach_maximum.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_maximum_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_maximum_ScalarList(Handle[_foreach_maximum_ScalarList_handler]):
     """aten::_foreach_maximum.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_maximum_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_maximum_ScalarList_out(Handle[_foreach_maximum_ScalarList_out_handler]):
     """aten::_foreach_maximum.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -1797,12 +1797,12 @@ class _foreach_maximum_ScalarList_out(Handle[_foreach_maximum_ScalarList_out_han
     ) -> None: ...
 
 class _foreach_maximum_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_maximum_Scalar_out(Handle[_foreach_maximum_Scalar_out_handler]):
     """aten::_foreach_maximum.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -1819,25 +1819,25 @@ class _foreach_maximum_packet(OpPacket):
     Scalar_out: _foreach_maximum_Scalar_out
 
 class _foreach_maximum__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> None: ...
 
 class _foreach_maximum__List(Handle[_foreach_maximum__List_handler]):
     """aten::_foreach_maximum_.List(Tensor(a!)[] self, Tensor[] other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
 
 class _foreach_maximum__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_maximum__Scalar(Handle[_foreach_maximum__Scalar_handler]):
     """aten::_foreach_maximum_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_maximum__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_maximum__ScalarList(Handle[_foreach_maximum__ScalarList_handler]):
     """aten::_foreach_maximum_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_maximum__packet(OpPacket):
     List: _foreach_maximum__List
@@ -1845,19 +1845,19 @@ class _foreach_maximum__packet(OpPacket):
     ScalarList: _foreach_maximum__ScalarList
 
 class _foreach_minimum_List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_minimum_List(Handle[_foreach_minimum_List_handler]):
     """aten::_foreach_minimum.List(Tensor[] self, Tensor[] other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_minimum_List_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_minimum_List_out(Handle[_foreach_minimum_List_out_handler]):
     """aten::_foreach_minimum.List_out(Tensor[] self, Tensor[] other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -1866,26 +1866,26 @@ class _foreach_minimum_List_out(Handle[_foreach_minimum_List_out_handler]):
     ) -> None: ...
 
 class _foreach_minimum_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_minimum_Scalar(Handle[_foreach_minimum_Scalar_handler]):
     """aten::_foreach_minimum.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_minimum_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_minimum_ScalarList(Handle[_foreach_minimum_ScalarList_handler]):
     """aten::_foreach_minimum.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_minimum_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_minimum_ScalarList_out(Handle[_foreach_minimum_ScalarList_out_handler]):
     """aten::_foreach_minimum.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -1894,12 +1894,12 @@ class _foreach_minimum_ScalarList_out(Handle[_foreach_minimum_ScalarList_out_han
     ) -> None: ...
 
 class _foreach_minimum_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_minimum_Scalar_out(Handle[_foreach_minimum_Scalar_out_handler]):
     """aten::_foreach_minimum.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -1916,25 +1916,25 @@ class _foreach_minimum_packet(OpPacket):
     Scalar_out: _foreach_minimum_Scalar_out
 
 class _foreach_minimum__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> None: ...
 
 class _foreach_minimum__List(Handle[_foreach_minimum__List_handler]):
     """aten::_foreach_minimum_.List(Tensor(a!)[] self, Tensor[] other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
 
 class _foreach_minimum__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_minimum__Scalar(Handle[_foreach_minimum__Scalar_handler]):
     """aten::_foreach_minimum_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_minimum__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_minimum__ScalarList(Handle[_foreach_minimum__ScalarList_handler]):
     """aten::_foreach_minimum_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_minimum__packet(OpPacket):
     List: _foreach_minimum__List
@@ -1942,29 +1942,29 @@ class _foreach_minimum__packet(OpPacket):
     ScalarList: _foreach_minimum__ScalarList
 
 class _foreach_mm_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any], mat2: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], mat2: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_mm_default(Handle[_foreach_mm_default_handler]):
     """aten::_foreach_mm(Tensor[] self, Tensor[] mat2) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], mat2: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], mat2: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_mm_packet(OpPacket):
     default: _foreach_mm_default
 
 class _foreach_mul_List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_mul_List(Handle[_foreach_mul_List_handler]):
     """aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_mul_List_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_mul_List_out(Handle[_foreach_mul_List_out_handler]):
     """aten::_foreach_mul.List_out(Tensor[] self, Tensor[] other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -1973,26 +1973,26 @@ class _foreach_mul_List_out(Handle[_foreach_mul_List_out_handler]):
     ) -> None: ...
 
 class _foreach_mul_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_mul_Scalar(Handle[_foreach_mul_Scalar_handler]):
     """aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_mul_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_mul_ScalarList(Handle[_foreach_mul_ScalarList_handler]):
     """aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_mul_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_mul_ScalarList_out(Handle[_foreach_mul_ScalarList_out_handler]):
     """aten::_foreach_mul.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -2001,12 +2001,12 @@ class _foreach_mul_ScalarList_out(Handle[_foreach_mul_ScalarList_out_handler]):
     ) -> None: ...
 
 class _foreach_mul_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_mul_Scalar_out(Handle[_foreach_mul_Scalar_out_handler]):
     """aten::_foreach_mul.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -2015,19 +2015,19 @@ class _foreach_mul_Scalar_out(Handle[_foreach_mul_Scalar_out_handler]):
     ) -> None: ...
 
 class _foreach_mul_Tensor_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: Any) -> Sequence[Tensor]: ...
 
 class _foreach_mul_Tensor(Handle[_foreach_mul_Tensor_handler]):
     """aten::_foreach_mul.Tensor(Tensor[] self, Tensor other) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Tensor) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Tensor) -> list[Tensor]: ...
 
 class _foreach_mul_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: Any, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: Any, *, out: list[Any]) -> None: ...
 
 class _foreach_mul_Tensor_out(Handle[_foreach_mul_Tensor_out_handler]):
     """aten::_foreach_mul.Tensor_out(Tensor[] self, Tensor other, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Tensor,
@@ -2046,32 +2046,32 @@ class _foreach_mul_packet(OpPacket):
     Tensor_out: _foreach_mul_Tensor_out
 
 class _foreach_mul__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any]) -> None: ...
 
 class _foreach_mul__List(Handle[_foreach_mul__List_handler]):
     """aten::_foreach_mul_.List(Tensor(a!)[] self, Tensor[] other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Sequence[Tensor]) -> None: ...
 
 class _foreach_mul__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_mul__Scalar(Handle[_foreach_mul__Scalar_handler]):
     """aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_mul__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_mul__ScalarList(Handle[_foreach_mul__ScalarList_handler]):
     """aten::_foreach_mul_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_mul__Tensor_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: Any) -> None: ...
+    def __call__(cls, /, self: list[Any], other: Any) -> None: ...
 
 class _foreach_mul__Tensor(Handle[_foreach_mul__Tensor_handler]):
     """aten::_foreach_mul_.Tensor(Tensor(a!)[] self, Tensor other) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], other: Tensor) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], other: Tensor) -> None: ...
 
 class _foreach_mul__packet(OpPacket):
     List: _foreach_mul__List
@@ -2080,36 +2080,36 @@ class _foreach_mul__packet(OpPacket):
     Tensor: _foreach_mul__Tensor
 
 class _foreach_neg_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_neg_default(Handle[_foreach_neg_default_handler]):
     """aten::_foreach_neg(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_neg_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_neg_out(Handle[_foreach_neg_out_handler]):
     """aten::_foreach_neg.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_neg_packet(OpPacket):
     default: _foreach_neg_default
     out: _foreach_neg_out
 
 class _foreach_neg__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_neg__default(Handle[_foreach_neg__default_handler]):
     """aten::_foreach_neg_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_neg__packet(OpPacket):
     default: _foreach_neg__default
 
 class _foreach_norm_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         ord: float = ...,
@@ -2119,7 +2119,7 @@ class _foreach_norm_Scalar_handler(Protocol):
 class _foreach_norm_Scalar(Handle[_foreach_norm_Scalar_handler]):
     """aten::_foreach_norm.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         ord: Number = 2,
@@ -2128,7 +2128,7 @@ class _foreach_norm_Scalar(Handle[_foreach_norm_Scalar_handler]):
 
 class _foreach_norm_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         ord: float = ...,
@@ -2140,7 +2140,7 @@ class _foreach_norm_Scalar_out_handler(Protocol):
 class _foreach_norm_Scalar_out(Handle[_foreach_norm_Scalar_out_handler]):
     """aten::_foreach_norm.Scalar_out(Tensor[] self, Scalar ord=2, ScalarType? dtype=None, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         ord: Number = 2,
@@ -2154,19 +2154,19 @@ class _foreach_norm_packet(OpPacket):
     Scalar_out: _foreach_norm_Scalar_out
 
 class _foreach_pow_List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], exponent: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_pow_List(Handle[_foreach_pow_List_handler]):
     """aten::_foreach_pow.List(Tensor[] self, Tensor[] exponent) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], exponent: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], exponent: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_pow_List_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], exponent: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_pow_List_out(Handle[_foreach_pow_List_out_handler]):
     """aten::_foreach_pow.List_out(Tensor[] self, Tensor[] exponent, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         exponent: Sequence[Tensor],
@@ -2175,33 +2175,33 @@ class _foreach_pow_List_out(Handle[_foreach_pow_List_out_handler]):
     ) -> None: ...
 
 class _foreach_pow_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], exponent: float) -> Sequence[Tensor]: ...
 
 class _foreach_pow_Scalar(Handle[_foreach_pow_Scalar_handler]):
     """aten::_foreach_pow.Scalar(Tensor[] self, Scalar exponent) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], exponent: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], exponent: Number) -> list[Tensor]: ...
 
 class _foreach_pow_ScalarAndTensor_handler(Protocol):
-    def __call__(_op, /, self: float, exponent: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: float, exponent: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_pow_ScalarAndTensor(Handle[_foreach_pow_ScalarAndTensor_handler]):
     """aten::_foreach_pow.ScalarAndTensor(Scalar self, Tensor[] exponent) -> Tensor[]"""
-    def __call__(_op, /, self: Number, exponent: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Number, exponent: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_pow_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], exponent: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_pow_ScalarList(Handle[_foreach_pow_ScalarList_handler]):
     """aten::_foreach_pow.ScalarList(Tensor[] self, Scalar[] exponent) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], exponent: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], exponent: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_pow_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], exponent: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_pow_ScalarList_out(Handle[_foreach_pow_ScalarList_out_handler]):
     """aten::_foreach_pow.ScalarList_out(Tensor[] self, Scalar[] exponent, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         exponent: Sequence[Number],
@@ -2210,12 +2210,12 @@ class _foreach_pow_ScalarList_out(Handle[_foreach_pow_ScalarList_out_handler]):
     ) -> None: ...
 
 class _foreach_pow_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], exponent: float, *, out: list[Any]) -> None: ...
 
 class _foreach_pow_Scalar_out(Handle[_foreach_pow_Scalar_out_handler]):
     """aten::_foreach_pow.Scalar_out(Tensor[] self, Scalar exponent, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         exponent: Number,
@@ -2233,25 +2233,25 @@ class _foreach_pow_packet(OpPacket):
     Scalar_out: _foreach_pow_Scalar_out
 
 class _foreach_pow__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], exponent: list[Any]) -> None: ...
 
 class _foreach_pow__List(Handle[_foreach_pow__List_handler]):
     """aten::_foreach_pow_.List(Tensor(a!)[] self, Tensor[] exponent) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], exponent: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], exponent: Sequence[Tensor]) -> None: ...
 
 class _foreach_pow__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: float) -> None: ...
+    def __call__(cls, /, self: list[Any], exponent: float) -> None: ...
 
 class _foreach_pow__Scalar(Handle[_foreach_pow__Scalar_handler]):
     """aten::_foreach_pow_.Scalar(Tensor(a!)[] self, Scalar exponent) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], exponent: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], exponent: Number) -> None: ...
 
 class _foreach_pow__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], exponent: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], exponent: list[Any]) -> None: ...
 
 class _foreach_pow__ScalarList(Handle[_foreach_pow__ScalarList_handler]):
     """aten::_foreach_pow_.ScalarList(Tensor(a!)[] self, Scalar[] exponent) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], exponent: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], exponent: Sequence[Number]) -> None: ...
 
 class _foreach_pow__packet(OpPacket):
     List: _foreach_pow__List
@@ -2260,7 +2260,7 @@ class _foreach_pow__packet(OpPacket):
 
 class _foreach_powsum_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         ord: float = ...,
@@ -2270,7 +2270,7 @@ class _foreach_powsum_Scalar_handler(Protocol):
 class _foreach_powsum_Scalar(Handle[_foreach_powsum_Scalar_handler]):
     """aten::_foreach_powsum.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         ord: Number = 2,
@@ -2279,7 +2279,7 @@ class _foreach_powsum_Scalar(Handle[_foreach_powsum_Scalar_handler]):
 
 class _foreach_powsum_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         ord: float = ...,
@@ -2291,7 +2291,7 @@ class _foreach_powsum_Scalar_out_handler(Protocol):
 class _foreach_powsum_Scalar_out(Handle[_foreach_powsum_Scalar_out_handler]):
     """aten::_foreach_powsum.Scalar_out(Tensor[] self, Scalar ord=2, ScalarType? dtype=None, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         ord: Number = 2,
@@ -2305,232 +2305,232 @@ class _foreach_powsum_packet(OpPacket):
     Scalar_out: _foreach_powsum_Scalar_out
 
 class _foreach_reciprocal_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_reciprocal_default(Handle[_foreach_reciprocal_default_handler]):
     """aten::_foreach_reciprocal(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_reciprocal_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_reciprocal_out(Handle[_foreach_reciprocal_out_handler]):
     """aten::_foreach_reciprocal.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_reciprocal_packet(OpPacket):
     default: _foreach_reciprocal_default
     out: _foreach_reciprocal_out
 
 class _foreach_reciprocal__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_reciprocal__default(Handle[_foreach_reciprocal__default_handler]):
     """aten::_foreach_reciprocal_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_reciprocal__packet(OpPacket):
     default: _foreach_reciprocal__default
 
 class _foreach_round_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_round_default(Handle[_foreach_round_default_handler]):
     """aten::_foreach_round(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_round_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_round_out(Handle[_foreach_round_out_handler]):
     """aten::_foreach_round.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_round_packet(OpPacket):
     default: _foreach_round_default
     out: _foreach_round_out
 
 class _foreach_round__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_round__default(Handle[_foreach_round__default_handler]):
     """aten::_foreach_round_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_round__packet(OpPacket):
     default: _foreach_round__default
 
 class _foreach_rsqrt_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_rsqrt_default(Handle[_foreach_rsqrt_default_handler]):
     """aten::_foreach_rsqrt(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_rsqrt_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_rsqrt_out(Handle[_foreach_rsqrt_out_handler]):
     """aten::_foreach_rsqrt.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_rsqrt_packet(OpPacket):
     default: _foreach_rsqrt_default
     out: _foreach_rsqrt_out
 
 class _foreach_rsqrt__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_rsqrt__default(Handle[_foreach_rsqrt__default_handler]):
     """aten::_foreach_rsqrt_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_rsqrt__packet(OpPacket):
     default: _foreach_rsqrt__default
 
 class _foreach_sigmoid_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_sigmoid_default(Handle[_foreach_sigmoid_default_handler]):
     """aten::_foreach_sigmoid(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_sigmoid_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_sigmoid_out(Handle[_foreach_sigmoid_out_handler]):
     """aten::_foreach_sigmoid.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_sigmoid_packet(OpPacket):
     default: _foreach_sigmoid_default
     out: _foreach_sigmoid_out
 
 class _foreach_sigmoid__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_sigmoid__default(Handle[_foreach_sigmoid__default_handler]):
     """aten::_foreach_sigmoid_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_sigmoid__packet(OpPacket):
     default: _foreach_sigmoid__default
 
 class _foreach_sign_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_sign_default(Handle[_foreach_sign_default_handler]):
     """aten::_foreach_sign(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_sign_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_sign_out(Handle[_foreach_sign_out_handler]):
     """aten::_foreach_sign.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_sign_packet(OpPacket):
     default: _foreach_sign_default
     out: _foreach_sign_out
 
 class _foreach_sign__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_sign__default(Handle[_foreach_sign__default_handler]):
     """aten::_foreach_sign_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_sign__packet(OpPacket):
     default: _foreach_sign__default
 
 class _foreach_sin_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_sin_default(Handle[_foreach_sin_default_handler]):
     """aten::_foreach_sin(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_sin_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_sin_out(Handle[_foreach_sin_out_handler]):
     """aten::_foreach_sin.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_sin_packet(OpPacket):
     default: _foreach_sin_default
     out: _foreach_sin_out
 
 class _foreach_sin__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_sin__default(Handle[_foreach_sin__default_handler]):
     """aten::_foreach_sin_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_sin__packet(OpPacket):
     default: _foreach_sin__default
 
 class _foreach_sinh_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_sinh_default(Handle[_foreach_sinh_default_handler]):
     """aten::_foreach_sinh(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_sinh_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_sinh_out(Handle[_foreach_sinh_out_handler]):
     """aten::_foreach_sinh.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_sinh_packet(OpPacket):
     default: _foreach_sinh_default
     out: _foreach_sinh_out
 
 class _foreach_sinh__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_sinh__default(Handle[_foreach_sinh__default_handler]):
     """aten::_foreach_sinh_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_sinh__packet(OpPacket):
     default: _foreach_sinh__default
 
 class _foreach_sqrt_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_sqrt_default(Handle[_foreach_sqrt_default_handler]):
     """aten::_foreach_sqrt(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_sqrt_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_sqrt_out(Handle[_foreach_sqrt_out_handler]):
     """aten::_foreach_sqrt.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_sqrt_packet(OpPacket):
     default: _foreach_sqrt_default
     out: _foreach_sqrt_out
 
 class _foreach_sqrt__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_sqrt__default(Handle[_foreach_sqrt__default_handler]):
     """aten::_foreach_sqrt_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_sqrt__packet(OpPacket):
     default: _foreach_sqrt__default
 
 class _foreach_sub_List_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         other: list[Any],
@@ -2541,7 +2541,7 @@ class _foreach_sub_List_handler(Protocol):
 class _foreach_sub_List(Handle[_foreach_sub_List_handler]):
     """aten::_foreach_sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -2551,7 +2551,7 @@ class _foreach_sub_List(Handle[_foreach_sub_List_handler]):
 
 class _foreach_sub_List_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         other: list[Any],
@@ -2563,7 +2563,7 @@ class _foreach_sub_List_out_handler(Protocol):
 class _foreach_sub_List_out(Handle[_foreach_sub_List_out_handler]):
     """aten::_foreach_sub.List_out(Tensor[] self, Tensor[] other, *, Scalar alpha=1, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -2573,26 +2573,26 @@ class _foreach_sub_List_out(Handle[_foreach_sub_List_out_handler]):
     ) -> None: ...
 
 class _foreach_sub_Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> Sequence[Tensor]: ...
 
 class _foreach_sub_Scalar(Handle[_foreach_sub_Scalar_handler]):
     """aten::_foreach_sub.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> list[Tensor]: ...
 
 class _foreach_sub_ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_sub_ScalarList(Handle[_foreach_sub_ScalarList_handler]):
     """aten::_foreach_sub.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> list[Tensor]: ...
 
 class _foreach_sub_ScalarList_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_sub_ScalarList_out(Handle[_foreach_sub_ScalarList_out_handler]):
     """aten::_foreach_sub.ScalarList_out(Tensor[] self, Scalar[] scalars, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalars: Sequence[Number],
@@ -2601,12 +2601,12 @@ class _foreach_sub_ScalarList_out(Handle[_foreach_sub_ScalarList_out_handler]):
     ) -> None: ...
 
 class _foreach_sub_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float, *, out: list[Any]) -> None: ...
 
 class _foreach_sub_Scalar_out(Handle[_foreach_sub_Scalar_out_handler]):
     """aten::_foreach_sub.Scalar_out(Tensor[] self, Scalar scalar, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         scalar: Number,
@@ -2623,12 +2623,12 @@ class _foreach_sub_packet(OpPacket):
     Scalar_out: _foreach_sub_Scalar_out
 
 class _foreach_sub__List_handler(Protocol):
-    def __call__(_op, /, self: list[Any], other: list[Any], *, alpha: float = ...) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, alpha: float = ...) -> None: ...
 
 class _foreach_sub__List(Handle[_foreach_sub__List_handler]):
     """aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         other: Sequence[Tensor],
@@ -2637,18 +2637,18 @@ class _foreach_sub__List(Handle[_foreach_sub__List_handler]):
     ) -> None: ...
 
 class _foreach_sub__Scalar_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalar: float) -> None: ...
+    def __call__(cls, /, self: list[Any], scalar: float) -> None: ...
 
 class _foreach_sub__Scalar(Handle[_foreach_sub__Scalar_handler]):
     """aten::_foreach_sub_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalar: Number) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalar: Number) -> None: ...
 
 class _foreach_sub__ScalarList_handler(Protocol):
-    def __call__(_op, /, self: list[Any], scalars: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], scalars: list[Any]) -> None: ...
 
 class _foreach_sub__ScalarList(Handle[_foreach_sub__ScalarList_handler]):
     """aten::_foreach_sub_.ScalarList(Tensor(a!)[] self, Scalar[] scalars) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_sub__packet(OpPacket):
     List: _foreach_sub__List
@@ -2656,113 +2656,113 @@ class _foreach_sub__packet(OpPacket):
     ScalarList: _foreach_sub__ScalarList
 
 class _foreach_tan_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_tan_default(Handle[_foreach_tan_default_handler]):
     """aten::_foreach_tan(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_tan_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_tan_out(Handle[_foreach_tan_out_handler]):
     """aten::_foreach_tan.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_tan_packet(OpPacket):
     default: _foreach_tan_default
     out: _foreach_tan_out
 
 class _foreach_tan__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_tan__default(Handle[_foreach_tan__default_handler]):
     """aten::_foreach_tan_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_tan__packet(OpPacket):
     default: _foreach_tan__default
 
 class _foreach_tanh_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_tanh_default(Handle[_foreach_tanh_default_handler]):
     """aten::_foreach_tanh(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_tanh_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_tanh_out(Handle[_foreach_tanh_out_handler]):
     """aten::_foreach_tanh.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_tanh_packet(OpPacket):
     default: _foreach_tanh_default
     out: _foreach_tanh_out
 
 class _foreach_tanh__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_tanh__default(Handle[_foreach_tanh__default_handler]):
     """aten::_foreach_tanh_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_tanh__packet(OpPacket):
     default: _foreach_tanh__default
 
 class _foreach_trunc_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_trunc_default(Handle[_foreach_trunc_default_handler]):
     """aten::_foreach_trunc(Tensor[] self) -> Tensor[]"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_trunc_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_trunc_out(Handle[_foreach_trunc_out_handler]):
     """aten::_foreach_trunc.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_trunc_packet(OpPacket):
     default: _foreach_trunc_default
     out: _foreach_trunc_out
 
 class _foreach_trunc__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_trunc__default(Handle[_foreach_trunc__default_handler]):
     """aten::_foreach_trunc_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_trunc__packet(OpPacket):
     default: _foreach_trunc__default
 
 class _foreach_zero_default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any]) -> Sequence[Tensor]: ...
 
 class _foreach_zero_default(Handle[_foreach_zero_default_handler]):
     """aten::_foreach_zero(Tensor[] self) -> Tensor[] self_out"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> list[Tensor]: ...
 
 class _foreach_zero_out_handler(Protocol):
-    def __call__(_op, /, self: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any], *, out: list[Any]) -> None: ...
 
 class _foreach_zero_out(Handle[_foreach_zero_out_handler]):
     """aten::_foreach_zero.out(Tensor[] self, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class _foreach_zero_packet(OpPacket):
     default: _foreach_zero_default
     out: _foreach_zero_out
 
 class _foreach_zero__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any]) -> None: ...
+    def __call__(cls, /, self: list[Any]) -> None: ...
 
 class _foreach_zero__default(Handle[_foreach_zero__default_handler]):
     """aten::_foreach_zero_(Tensor(a!)[] self) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor]) -> None: ...
 
 class _foreach_zero__packet(OpPacket):
     default: _foreach_zero__default

@@ -9,22 +9,22 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _add_batch_dim_default_handler(Protocol):
-    def __call__(_op, /, self: Any, batch_dim: int, level: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, batch_dim: int, level: int) -> Tensor: ...
 
 class _add_batch_dim_default(Handle[_add_batch_dim_default_handler]):
     """aten::_add_batch_dim(Tensor self, int batch_dim, int level) -> Tensor"""
-    def __call__(_op, /, self: Tensor, batch_dim: int, level: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, batch_dim: int, level: int) -> Tensor: ...
 
 class _add_batch_dim_packet(OpPacket):
     default: _add_batch_dim_default
 
 class _remove_batch_dim_default_handler(Protocol):
-    def __call__(_op, /, self: Any, level: int, batch_size: int, out_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, level: int, batch_size: int, out_dim: int) -> Tensor: ...
 
 class _remove_batch_dim_default(Handle[_remove_batch_dim_default_handler]):
     """aten::_remove_batch_dim(Tensor self, int level, SymInt batch_size, int out_dim) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         level: int,

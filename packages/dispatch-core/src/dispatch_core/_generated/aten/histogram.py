@@ -91,6 +91,7 @@ def _histogramdd_from_bin_tensors_out(self, bins, *, weight=None, density=False,
 @stub(
     "aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def bincount(self, weights=None, minlength=0):
@@ -101,6 +102,8 @@ def bincount(self, weights=None, minlength=0):
     "aten::bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def bincount_out(self, weights=None, minlength=0, *, out):
     return {"self": self, "weights": weights, "minlength": minlength, "out": out}

@@ -12,7 +12,7 @@ from dispatch_core._ops import OpPacket
 
 class _histogramdd_bin_edges_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -25,7 +25,7 @@ class _histogramdd_bin_edges_default_handler(Protocol):
 class _histogramdd_bin_edges_default(Handle[_histogramdd_bin_edges_default_handler]):
     """aten::_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[int],
@@ -37,7 +37,7 @@ class _histogramdd_bin_edges_default(Handle[_histogramdd_bin_edges_default_handl
 
 class _histogramdd_bin_edges_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -51,7 +51,7 @@ class _histogramdd_bin_edges_out_handler(Protocol):
 class _histogramdd_bin_edges_out(Handle[_histogramdd_bin_edges_out_handler]):
     """aten::_histogramdd_bin_edges.out(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[int],
@@ -68,7 +68,7 @@ class _histogramdd_bin_edges_packet(OpPacket):
 
 class _histogramdd_from_bin_cts_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -81,7 +81,7 @@ class _histogramdd_from_bin_cts_default_handler(Protocol):
 class _histogramdd_from_bin_cts_default(Handle[_histogramdd_from_bin_cts_default_handler]):
     """aten::_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[int],
@@ -93,7 +93,7 @@ class _histogramdd_from_bin_cts_default(Handle[_histogramdd_from_bin_cts_default
 
 class _histogramdd_from_bin_cts_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -107,7 +107,7 @@ class _histogramdd_from_bin_cts_out_handler(Protocol):
 class _histogramdd_from_bin_cts_out(Handle[_histogramdd_from_bin_cts_out_handler]):
     """aten::_histogramdd_from_bin_cts.out(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[int],
@@ -124,7 +124,7 @@ class _histogramdd_from_bin_cts_packet(OpPacket):
 
 class _histogramdd_from_bin_tensors_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -136,7 +136,7 @@ class _histogramdd_from_bin_tensors_default_handler(Protocol):
 class _histogramdd_from_bin_tensors_default(Handle[_histogramdd_from_bin_tensors_default_handler]):
     """aten::_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[Tensor],
@@ -147,7 +147,7 @@ class _histogramdd_from_bin_tensors_default(Handle[_histogramdd_from_bin_tensors
 
 class _histogramdd_from_bin_tensors_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -160,7 +160,7 @@ class _histogramdd_from_bin_tensors_out_handler(Protocol):
 class _histogramdd_from_bin_tensors_out(Handle[_histogramdd_from_bin_tensors_out_handler]):
     """aten::_histogramdd_from_bin_tensors.out(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[Tensor],
@@ -175,12 +175,12 @@ class _histogramdd_from_bin_tensors_packet(OpPacket):
     out: _histogramdd_from_bin_tensors_out
 
 class bincount_default_handler(Protocol):
-    def __call__(_op, /, self: Any, weights: Any | None = ..., minlength: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, weights: Any | None = ..., minlength: int = ...) -> Tensor: ...
 
 class bincount_default(Handle[bincount_default_handler]):
     """aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weights: Tensor | None = None,
@@ -189,7 +189,7 @@ class bincount_default(Handle[bincount_default_handler]):
 
 class bincount_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         weights: Any | None = ...,
@@ -201,7 +201,7 @@ class bincount_out_handler(Protocol):
 class bincount_out(Handle[bincount_out_handler]):
     """aten::bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         weights: Tensor | None = None,
@@ -216,7 +216,7 @@ class bincount_packet(OpPacket):
 
 class histc_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: int = ...,
@@ -227,7 +227,7 @@ class histc_default_handler(Protocol):
 class histc_default(Handle[histc_default_handler]):
     """aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: int = 100,
@@ -237,7 +237,7 @@ class histc_default(Handle[histc_default_handler]):
 
 class histc_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: int = ...,
@@ -250,7 +250,7 @@ class histc_out_handler(Protocol):
 class histc_out(Handle[histc_out_handler]):
     """aten::histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: int = 100,
@@ -266,7 +266,7 @@ class histc_packet(OpPacket):
 
 class histogram_bin_ct_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: int = ...,
@@ -279,7 +279,7 @@ class histogram_bin_ct_handler(Protocol):
 class histogram_bin_ct(Handle[histogram_bin_ct_handler]):
     """aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: int = 100,
@@ -291,7 +291,7 @@ class histogram_bin_ct(Handle[histogram_bin_ct_handler]):
 
 class histogram_bin_ct_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: int = ...,
@@ -306,7 +306,7 @@ class histogram_bin_ct_out_handler(Protocol):
 class histogram_bin_ct_out(Handle[histogram_bin_ct_out_handler]):
     """aten::histogram.bin_ct_out(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: int = 100,
@@ -320,7 +320,7 @@ class histogram_bin_ct_out(Handle[histogram_bin_ct_out_handler]):
 
 class histogram_bins_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: Any,
@@ -332,7 +332,7 @@ class histogram_bins_tensor_handler(Protocol):
 class histogram_bins_tensor(Handle[histogram_bins_tensor_handler]):
     """aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Tensor,
@@ -343,7 +343,7 @@ class histogram_bins_tensor(Handle[histogram_bins_tensor_handler]):
 
 class histogram_bins_tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: Any,
@@ -357,7 +357,7 @@ class histogram_bins_tensor_out_handler(Protocol):
 class histogram_bins_tensor_out(Handle[histogram_bins_tensor_out_handler]):
     """aten::histogram.bins_tensor_out(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Tensor,
@@ -376,7 +376,7 @@ class histogram_packet(OpPacket):
 
 class histogramdd_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -388,7 +388,7 @@ class histogramdd_default_handler(Protocol):
 class histogramdd_default(Handle[histogramdd_default_handler]):
     """aten::histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[int],
@@ -399,7 +399,7 @@ class histogramdd_default(Handle[histogramdd_default_handler]):
 
 class histogramdd_TensorList_bins_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: list[Any],
@@ -411,7 +411,7 @@ class histogramdd_TensorList_bins_handler(Protocol):
 class histogramdd_TensorList_bins(Handle[histogramdd_TensorList_bins_handler]):
     """aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: Sequence[Tensor],
@@ -422,7 +422,7 @@ class histogramdd_TensorList_bins(Handle[histogramdd_TensorList_bins_handler]):
 
 class histogramdd_int_bins_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         bins: int,
@@ -434,7 +434,7 @@ class histogramdd_int_bins_handler(Protocol):
 class histogramdd_int_bins(Handle[histogramdd_int_bins_handler]):
     """aten::histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         bins: int,

@@ -86,6 +86,7 @@ __all__ = [
     "aten::_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor",
     tags="generated pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
 )
 def _index_put_impl(self, indices, values, accumulate=False, unsafe=False):
     return {
@@ -101,6 +102,7 @@ def _index_put_impl(self, indices, values, accumulate=False, unsafe=False):
     "aten::_index_put_impl.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
 )
 def _index_put_impl_out(self, indices, values, accumulate=False, unsafe=False, *, out):
     return {
@@ -116,6 +118,7 @@ def _index_put_impl_out(self, indices, values, accumulate=False, unsafe=False, *
 @stub(
     "aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)",
     tags="inplace pt2_compliant_tag",
+    reads_data="by_argument",
 )
 def _index_put_impl_(self, indices, values, accumulate=False, unsafe=False):
     return {
@@ -131,6 +134,8 @@ def _index_put_impl_(self, indices, values, accumulate=False, unsafe=False):
     "aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
     tags="pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def _unsafe_index_Tensor(self, indices):
     return {"self": self, "indices": indices}
@@ -140,6 +145,7 @@ def _unsafe_index_Tensor(self, indices):
     "aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
 )
 def _unsafe_index_put(self, indices, values, accumulate=False):
     return {"self": self, "indices": indices, "values": values, "accumulate": accumulate}
@@ -167,6 +173,7 @@ def _unsafe_masked_index_put_accumulate(self, mask, indices, values):
     "aten::argwhere(Tensor self) -> Tensor",
     tags="dynamic_output_shape pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
     output_shape="dynamic",
 )
 def argwhere(self):
@@ -194,6 +201,7 @@ def gather_out(self, dim, index, *, sparse_grad=False, out):
     "aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
     tags="core dynamic_output_shape pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
     output_shape="dynamic",
 )
 def index_Tensor(self, indices):
@@ -203,6 +211,8 @@ def index_Tensor(self, indices):
 @stub(
     "aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",
     tags="out pt2_compliant_tag",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def index_Tensor_out(self, indices, *, out):
     return {"self": self, "indices": indices, "out": out}
@@ -316,6 +326,7 @@ def index_fill__int_Tensor(self, dim, index, value):
     "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     tags="core pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
 )
 def index_put(self, indices, values, accumulate=False):
     return {"self": self, "indices": indices, "values": values, "accumulate": accumulate}
@@ -325,6 +336,7 @@ def index_put(self, indices, values, accumulate=False):
     "aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
 )
 def index_put_out(self, indices, values, accumulate=False, *, out):
     return {
@@ -340,6 +352,7 @@ def index_put_out(self, indices, values, accumulate=False, *, out):
     "aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
     tags="inplace pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
 )
 def index_put_(self, indices, values, accumulate=False):
     return {"self": self, "indices": indices, "values": values, "accumulate": accumulate}
@@ -464,6 +477,7 @@ def masked_fill__Tensor(self, mask, value):
 @stub(
     "aten::masked_select(Tensor self, Tensor mask) -> Tensor",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def masked_select(self, mask):
@@ -473,6 +487,7 @@ def masked_select(self, mask):
 @stub(
     "aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
     tags="dynamic_output_shape out pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def masked_select_out(self, mask, *, out):
@@ -482,6 +497,7 @@ def masked_select_out(self, mask, *, out):
 @stub(
     "aten::nonzero(Tensor self) -> Tensor",
     tags="core dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def nonzero(self):
@@ -491,6 +507,7 @@ def nonzero(self):
 @stub(
     "aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     tags="dynamic_output_shape out pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def nonzero_out(self, *, out):
@@ -501,6 +518,8 @@ def nonzero_out(self, *, out):
     "aten::nonzero_numpy(Tensor self) -> Tensor[]",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def nonzero_numpy(self):
     return {"self": self}

@@ -14,7 +14,7 @@ from dispatch_core._ops import OpPacket
 
 class _index_put_impl_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: list[Any],
@@ -26,7 +26,7 @@ class _index_put_impl_default_handler(Protocol):
 class _index_put_impl_default(Handle[_index_put_impl_default_handler]):
     """aten::_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -37,7 +37,7 @@ class _index_put_impl_default(Handle[_index_put_impl_default_handler]):
 
 class _index_put_impl_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: list[Any],
@@ -51,7 +51,7 @@ class _index_put_impl_out_handler(Protocol):
 class _index_put_impl_out(Handle[_index_put_impl_out_handler]):
     """aten::_index_put_impl.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -68,7 +68,7 @@ class _index_put_impl_packet(OpPacket):
 
 class _index_put_impl__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: list[Any],
@@ -80,7 +80,7 @@ class _index_put_impl__default_handler(Protocol):
 class _index_put_impl__default(Handle[_index_put_impl__default_handler]):
     """aten::_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -94,11 +94,11 @@ class _index_put_impl__packet(OpPacket):
     hacked_twin: torchscript_tensors._index_put_impl__hacked_twin
 
 class _unsafe_index_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: list[Any]) -> Tensor: ...
 
 class _unsafe_index_Tensor(Handle[_unsafe_index_Tensor_handler]):
     """aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
-    def __call__(_op, /, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor: ...
 
 class _unsafe_index_packet(OpPacket):
     Tensor: _unsafe_index_Tensor
@@ -106,7 +106,7 @@ class _unsafe_index_packet(OpPacket):
 
 class _unsafe_index_put_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: list[Any],
@@ -117,7 +117,7 @@ class _unsafe_index_put_default_handler(Protocol):
 class _unsafe_index_put_default(Handle[_unsafe_index_put_default_handler]):
     """aten::_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -130,12 +130,12 @@ class _unsafe_index_put_packet(OpPacket):
     hacked_twin: torchscript_tensors._unsafe_index_put_hacked_twin
 
 class _unsafe_masked_index_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, indices: list[Any], fill: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, indices: list[Any], fill: float) -> Tensor: ...
 
 class _unsafe_masked_index_default(Handle[_unsafe_masked_index_default_handler]):
     """aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mask: Tensor,
@@ -147,14 +147,14 @@ class _unsafe_masked_index_packet(OpPacket):
     default: _unsafe_masked_index_default
 
 class _unsafe_masked_index_put_accumulate_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, indices: list[Any], values: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, indices: list[Any], values: Any) -> Tensor: ...
 
 class _unsafe_masked_index_put_accumulate_default(
     Handle[_unsafe_masked_index_put_accumulate_default_handler],
 ):
     """aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mask: Tensor,
@@ -166,22 +166,22 @@ class _unsafe_masked_index_put_accumulate_packet(OpPacket):
     default: _unsafe_masked_index_put_accumulate_default
 
 class argwhere_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class argwhere_default(Handle[argwhere_default_handler]):
     """aten::argwhere(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class argwhere_packet(OpPacket):
     default: argwhere_default
 
 class gather_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, *, sparse_grad: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, *, sparse_grad: bool = ...) -> Tensor: ...
 
 class gather_default(Handle[gather_default_handler]):
     """aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -192,7 +192,7 @@ class gather_default(Handle[gather_default_handler]):
 
 class gather_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -205,7 +205,7 @@ class gather_out_handler(Protocol):
 class gather_out(Handle[gather_out_handler]):
     """aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -220,19 +220,19 @@ class gather_packet(OpPacket):
     out: gather_out
 
 class index_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: list[Any]) -> Tensor: ...
 
 class index_Tensor(Handle[index_Tensor_handler]):
     """aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
-    def __call__(_op, /, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, indices: Sequence[Tensor | None]) -> Tensor: ...
 
 class index_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: list[Any], *, out: Any) -> Tensor: ...
 
 class index_Tensor_out(Handle[index_Tensor_out_handler]):
     """aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -253,7 +253,7 @@ class index_packet(OpPacket):
 
 class index_add_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -266,7 +266,7 @@ class index_add_default_handler(Protocol):
 class index_add_default(Handle[index_add_default_handler]):
     """aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -278,7 +278,7 @@ class index_add_default(Handle[index_add_default_handler]):
 
 class index_add_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -292,7 +292,7 @@ class index_add_out_handler(Protocol):
 class index_add_out(Handle[index_add_out_handler]):
     """aten::index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -309,7 +309,7 @@ class index_add_packet(OpPacket):
 
 class index_add__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -322,7 +322,7 @@ class index_add__default_handler(Protocol):
 class index_add__default(Handle[index_add__default_handler]):
     """aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -336,19 +336,19 @@ class index_add__packet(OpPacket):
     default: index_add__default
 
 class index_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, source: Any) -> Tensor: ...
 
 class index_copy_default(Handle[index_copy_default_handler]):
     """aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
 
 class index_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, source: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, source: Any, *, out: Any) -> Tensor: ...
 
 class index_copy_out(Handle[index_copy_out_handler]):
     """aten::index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -363,29 +363,29 @@ class index_copy_packet(OpPacket):
     out: index_copy_out
 
 class index_copy__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, source: Any) -> Tensor: ...
 
 class index_copy__default(Handle[index_copy__default_handler]):
     """aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor: ...
 
 class index_copy__packet(OpPacket):
     default: index_copy__default
 
 class index_fill_int_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
 
 class index_fill_int_Scalar(Handle[index_fill_int_Scalar_handler]):
     """aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
 
 class index_fill_int_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: float, *, out: Any) -> Tensor: ...
 
 class index_fill_int_Scalar_out(Handle[index_fill_int_Scalar_out_handler]):
     """aten::index_fill.int_Scalar_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -396,19 +396,19 @@ class index_fill_int_Scalar_out(Handle[index_fill_int_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class index_fill_int_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: Any) -> Tensor: ...
 
 class index_fill_int_Tensor(Handle[index_fill_int_Tensor_handler]):
     """aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
 
 class index_fill_int_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: Any, *, out: Any) -> Tensor: ...
 
 class index_fill_int_Tensor_out(Handle[index_fill_int_Tensor_out_handler]):
     """aten::index_fill.int_Tensor_out(Tensor self, int dim, Tensor index, Tensor value, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -425,18 +425,18 @@ class index_fill_packet(OpPacket):
     int_Tensor_out: index_fill_int_Tensor_out
 
 class index_fill__int_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
 
 class index_fill__int_Scalar(Handle[index_fill__int_Scalar_handler]):
     """aten::index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
 
 class index_fill__int_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: Any) -> Tensor: ...
 
 class index_fill__int_Tensor(Handle[index_fill__int_Tensor_handler]):
     """aten::index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor: ...
 
 class index_fill__packet(OpPacket):
     int_Scalar: index_fill__int_Scalar
@@ -444,7 +444,7 @@ class index_fill__packet(OpPacket):
 
 class index_put_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: list[Any],
@@ -455,7 +455,7 @@ class index_put_default_handler(Protocol):
 class index_put_default(Handle[index_put_default_handler]):
     """aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -465,7 +465,7 @@ class index_put_default(Handle[index_put_default_handler]):
 
 class index_put_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: list[Any],
@@ -478,7 +478,7 @@ class index_put_out_handler(Protocol):
 class index_put_out(Handle[index_put_out_handler]):
     """aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -495,7 +495,7 @@ class index_put_packet(OpPacket):
 
 class index_put__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: list[Any],
@@ -506,7 +506,7 @@ class index_put__default_handler(Protocol):
 class index_put__default(Handle[index_put__default_handler]):
     """aten::index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor | None],
@@ -520,7 +520,7 @@ class index_put__packet(OpPacket):
 
 class index_reduce_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -534,7 +534,7 @@ class index_reduce_default_handler(Protocol):
 class index_reduce_default(Handle[index_reduce_default_handler]):
     """aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -547,7 +547,7 @@ class index_reduce_default(Handle[index_reduce_default_handler]):
 
 class index_reduce_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -562,7 +562,7 @@ class index_reduce_out_handler(Protocol):
 class index_reduce_out(Handle[index_reduce_out_handler]):
     """aten::index_reduce.out(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -580,7 +580,7 @@ class index_reduce_packet(OpPacket):
 
 class index_reduce__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -594,7 +594,7 @@ class index_reduce__default_handler(Protocol):
 class index_reduce__default(Handle[index_reduce__default_handler]):
     """aten::index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -609,50 +609,50 @@ class index_reduce__packet(OpPacket):
     default: index_reduce__default
 
 class index_select_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any) -> Tensor: ...
 
 class index_select_default(Handle[index_select_default_handler]):
     """aten::index_select(Tensor self, int dim, Tensor index) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor) -> Tensor: ...
 
 class index_select_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, *, out: Any) -> Tensor: ...
 
 class index_select_out(Handle[index_select_out_handler]):
     """aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, *, out: Tensor) -> Tensor: ...
 
 class index_select_packet(OpPacket):
     default: index_select_default
     out: index_select_out
 
 class masked_fill_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, value: float) -> Tensor: ...
 
 class masked_fill_Scalar(Handle[masked_fill_Scalar_handler]):
     """aten::masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, value: Number) -> Tensor: ...
 
 class masked_fill_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, value: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, value: float, *, out: Any) -> Tensor: ...
 
 class masked_fill_Scalar_out(Handle[masked_fill_Scalar_out_handler]):
     """aten::masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, value: Number, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, value: Number, *, out: Tensor) -> Tensor: ...
 
 class masked_fill_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, value: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, value: Any) -> Tensor: ...
 
 class masked_fill_Tensor(Handle[masked_fill_Tensor_handler]):
     """aten::masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
 
 class masked_fill_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, value: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, value: Any, *, out: Any) -> Tensor: ...
 
 class masked_fill_Tensor_out(Handle[masked_fill_Tensor_out_handler]):
     """aten::masked_fill.Tensor_out(Tensor self, Tensor mask, Tensor value, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, value: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, value: Tensor, *, out: Tensor) -> Tensor: ...
 
 class masked_fill_packet(OpPacket):
     Scalar: masked_fill_Scalar
@@ -661,76 +661,76 @@ class masked_fill_packet(OpPacket):
     Tensor_out: masked_fill_Tensor_out
 
 class masked_fill__Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, value: float) -> Tensor: ...
 
 class masked_fill__Scalar(Handle[masked_fill__Scalar_handler]):
     """aten::masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, value: Number) -> Tensor: ...
 
 class masked_fill__Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, value: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, value: Any) -> Tensor: ...
 
 class masked_fill__Tensor(Handle[masked_fill__Tensor_handler]):
     """aten::masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, value: Tensor) -> Tensor: ...
 
 class masked_fill__packet(OpPacket):
     Scalar: masked_fill__Scalar
     Tensor: masked_fill__Tensor
 
 class masked_select_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any) -> Tensor: ...
 
 class masked_select_default(Handle[masked_select_default_handler]):
     """aten::masked_select(Tensor self, Tensor mask) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mask: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor) -> Tensor: ...
 
 class masked_select_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, *, out: Any) -> Tensor: ...
 
 class masked_select_out(Handle[masked_select_out_handler]):
     """aten::masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, *, out: Tensor) -> Tensor: ...
 
 class masked_select_packet(OpPacket):
     default: masked_select_default
     out: masked_select_out
 
 class nonzero_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class nonzero_default(Handle[nonzero_default_handler]):
     """aten::nonzero(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class nonzero_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class nonzero_out(Handle[nonzero_out_handler]):
     """aten::nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class nonzero_packet(OpPacket):
     default: nonzero_default
     out: nonzero_out
 
 class nonzero_numpy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any) -> Sequence[Tensor]: ...
 
 class nonzero_numpy_default(Handle[nonzero_numpy_default_handler]):
     """aten::nonzero_numpy(Tensor self) -> Tensor[]"""
-    def __call__(_op, /, self: Tensor) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor) -> list[Tensor]: ...
 
 class nonzero_numpy_packet(OpPacket):
     default: nonzero_numpy_default
 
 class nonzero_static_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, size: int, fill_value: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, size: int, fill_value: int = ...) -> Tensor: ...
 
 class nonzero_static_default(Handle[nonzero_static_default_handler]):
     """aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -739,12 +739,12 @@ class nonzero_static_default(Handle[nonzero_static_default_handler]):
     ) -> Tensor: ...
 
 class nonzero_static_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, size: int, fill_value: int = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, size: int, fill_value: int = ..., out: Any) -> Tensor: ...
 
 class nonzero_static_out(Handle[nonzero_static_out_handler]):
     """aten::nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -758,12 +758,12 @@ class nonzero_static_packet(OpPacket):
     out: nonzero_static_out
 
 class put_default_handler(Protocol):
-    def __call__(_op, /, self: Any, index: Any, source: Any, accumulate: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, index: Any, source: Any, accumulate: bool = ...) -> Tensor: ...
 
 class put_default(Handle[put_default_handler]):
     """aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         index: Tensor,
@@ -773,7 +773,7 @@ class put_default(Handle[put_default_handler]):
 
 class put_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         index: Any,
@@ -786,7 +786,7 @@ class put_out_handler(Protocol):
 class put_out(Handle[put_out_handler]):
     """aten::put.out(Tensor self, Tensor index, Tensor source, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         index: Tensor,
@@ -801,12 +801,12 @@ class put_packet(OpPacket):
     out: put_out
 
 class put__default_handler(Protocol):
-    def __call__(_op, /, self: Any, index: Any, source: Any, accumulate: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, index: Any, source: Any, accumulate: bool = ...) -> Tensor: ...
 
 class put__default(Handle[put__default_handler]):
     """aten::put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         index: Tensor,
@@ -818,12 +818,12 @@ class put__packet(OpPacket):
     default: put__default
 
 class scatter_reduce_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any, *, reduce: str) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any, *, reduce: str) -> Tensor: ...
 
 class scatter_reduce(Handle[scatter_reduce_handler]):
     """aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -835,7 +835,7 @@ class scatter_reduce(Handle[scatter_reduce_handler]):
 
 class scatter_reduce_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -849,7 +849,7 @@ class scatter_reduce_out_handler(Protocol):
 class scatter_reduce_out(Handle[scatter_reduce_out_handler]):
     """aten::scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -861,19 +861,19 @@ class scatter_reduce_out(Handle[scatter_reduce_out_handler]):
     ) -> Tensor: ...
 
 class scatter_src_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
 
 class scatter_src(Handle[scatter_src_handler]):
     """aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
 
 class scatter_src_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any, *, out: Any) -> Tensor: ...
 
 class scatter_src_out(Handle[scatter_src_out_handler]):
     """aten::scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -884,19 +884,19 @@ class scatter_src_out(Handle[scatter_src_out_handler]):
     ) -> Tensor: ...
 
 class scatter_value_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
 
 class scatter_value(Handle[scatter_value_handler]):
     """aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
 
 class scatter_value_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: float, *, out: Any) -> Tensor: ...
 
 class scatter_value_out(Handle[scatter_value_out_handler]):
     """aten::scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -908,7 +908,7 @@ class scatter_value_out(Handle[scatter_value_out_handler]):
 
 class scatter_value_reduce_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -921,7 +921,7 @@ class scatter_value_reduce_handler(Protocol):
 class scatter_value_reduce(Handle[scatter_value_reduce_handler]):
     """aten::scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -933,7 +933,7 @@ class scatter_value_reduce(Handle[scatter_value_reduce_handler]):
 
 class scatter_value_reduce_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -947,7 +947,7 @@ class scatter_value_reduce_out_handler(Protocol):
 class scatter_value_reduce_out(Handle[scatter_value_reduce_out_handler]):
     """aten::scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -969,12 +969,12 @@ class scatter_packet(OpPacket):
     value_reduce_out: scatter_value_reduce_out
 
 class scatter__reduce_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any, *, reduce: str) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any, *, reduce: str) -> Tensor: ...
 
 class scatter__reduce(Handle[scatter__reduce_handler]):
     """aten::scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -985,22 +985,22 @@ class scatter__reduce(Handle[scatter__reduce_handler]):
     ) -> Tensor: ...
 
 class scatter__src_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
 
 class scatter__src(Handle[scatter__src_handler]):
     """aten::scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
 
 class scatter__value_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, value: float) -> Tensor: ...
 
 class scatter__value(Handle[scatter__value_handler]):
     """aten::scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, value: Number) -> Tensor: ...
 
 class scatter__value_reduce_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -1013,7 +1013,7 @@ class scatter__value_reduce_handler(Protocol):
 class scatter__value_reduce(Handle[scatter__value_reduce_handler]):
     """aten::scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1030,19 +1030,19 @@ class scatter__packet(OpPacket):
     value_reduce: scatter__value_reduce
 
 class scatter_add_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
 
 class scatter_add_default(Handle[scatter_add_default_handler]):
     """aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
 
 class scatter_add_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any, *, out: Any) -> Tensor: ...
 
 class scatter_add_out(Handle[scatter_add_out_handler]):
     """aten::scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1057,18 +1057,18 @@ class scatter_add_packet(OpPacket):
     out: scatter_add_out
 
 class scatter_add__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: Any, src: Any) -> Tensor: ...
 
 class scatter_add__default(Handle[scatter_add__default_handler]):
     """aten::scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor: ...
 
 class scatter_add__packet(OpPacket):
     default: scatter_add__default
 
 class scatter_reduce_two_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -1082,7 +1082,7 @@ class scatter_reduce_two_handler(Protocol):
 class scatter_reduce_two(Handle[scatter_reduce_two_handler]):
     """aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1095,7 +1095,7 @@ class scatter_reduce_two(Handle[scatter_reduce_two_handler]):
 
 class scatter_reduce_two_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -1110,7 +1110,7 @@ class scatter_reduce_two_out_handler(Protocol):
 class scatter_reduce_two_out(Handle[scatter_reduce_two_out_handler]):
     """aten::scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1128,7 +1128,7 @@ class scatter_reduce_packet(OpPacket):
 
 class scatter_reduce__two_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -1142,7 +1142,7 @@ class scatter_reduce__two_handler(Protocol):
 class scatter_reduce__two(Handle[scatter_reduce__two_handler]):
     """aten::scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1157,37 +1157,37 @@ class scatter_reduce__packet(OpPacket):
     two: scatter_reduce__two
 
 class take_default_handler(Protocol):
-    def __call__(_op, /, self: Any, index: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, index: Any) -> Tensor: ...
 
 class take_default(Handle[take_default_handler]):
     """aten::take(Tensor self, Tensor index) -> Tensor"""
-    def __call__(_op, /, self: Tensor, index: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, index: Tensor) -> Tensor: ...
 
 class take_out_handler(Protocol):
-    def __call__(_op, /, self: Any, index: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, index: Any, *, out: Any) -> Tensor: ...
 
 class take_out(Handle[take_out_handler]):
     """aten::take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, index: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, index: Tensor, *, out: Tensor) -> Tensor: ...
 
 class take_packet(OpPacket):
     default: take_default
     out: take_out
 
 class take_along_dim_default_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: Any, dim: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: Any, dim: int | None = ...) -> Tensor: ...
 
 class take_along_dim_default(Handle[take_along_dim_default_handler]):
     """aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor: ...
 
 class take_along_dim_out_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: Any, dim: int | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: Any, dim: int | None = ..., *, out: Any) -> Tensor: ...
 
 class take_along_dim_out(Handle[take_along_dim_out_handler]):
     """aten::take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -1201,47 +1201,47 @@ class take_along_dim_packet(OpPacket):
     out: take_along_dim_out
 
 class where_default_handler(Protocol):
-    def __call__(_op, /, condition: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, condition: Any) -> Sequence[Tensor]: ...
 
 class where_default(Handle[where_default_handler]):
     """aten::where(Tensor condition) -> Tensor[]"""
-    def __call__(_op, /, condition: Tensor) -> list[Tensor]: ...
+    def __call__(cls, /, condition: Tensor) -> list[Tensor]: ...
 
 class where_Scalar_handler(Protocol):
-    def __call__(_op, /, condition: Any, self: float, other: float) -> Tensor: ...
+    def __call__(cls, /, condition: Any, self: float, other: float) -> Tensor: ...
 
 class where_Scalar(Handle[where_Scalar_handler]):
     """aten::where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor"""
-    def __call__(_op, /, condition: Tensor, self: Number, other: Number) -> Tensor: ...
+    def __call__(cls, /, condition: Tensor, self: Number, other: Number) -> Tensor: ...
 
 class where_ScalarOther_handler(Protocol):
-    def __call__(_op, /, condition: Any, self: Any, other: float) -> Tensor: ...
+    def __call__(cls, /, condition: Any, self: Any, other: float) -> Tensor: ...
 
 class where_ScalarOther(Handle[where_ScalarOther_handler]):
     """aten::where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor"""
-    def __call__(_op, /, condition: Tensor, self: Tensor, other: Number) -> Tensor: ...
+    def __call__(cls, /, condition: Tensor, self: Tensor, other: Number) -> Tensor: ...
 
 class where_ScalarSelf_handler(Protocol):
-    def __call__(_op, /, condition: Any, self: float, other: Any) -> Tensor: ...
+    def __call__(cls, /, condition: Any, self: float, other: Any) -> Tensor: ...
 
 class where_ScalarSelf(Handle[where_ScalarSelf_handler]):
     """aten::where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor"""
-    def __call__(_op, /, condition: Tensor, self: Number, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, condition: Tensor, self: Number, other: Tensor) -> Tensor: ...
 
 class where_self_handler(Protocol):
-    def __call__(_op, /, condition: Any, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, condition: Any, self: Any, other: Any) -> Tensor: ...
 
 class where_self(Handle[where_self_handler]):
     """aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, condition: Tensor, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, condition: Tensor, self: Tensor, other: Tensor) -> Tensor: ...
 
 class where_self_out_handler(Protocol):
-    def __call__(_op, /, condition: Any, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, condition: Any, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class where_self_out(Handle[where_self_out_handler]):
     """aten::where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         condition: Tensor,
         self: Tensor,

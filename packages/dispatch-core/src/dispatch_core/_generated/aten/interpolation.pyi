@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _grid_sampler_2d_cpu_fallback_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grid: Any,
@@ -23,7 +23,7 @@ class _grid_sampler_2d_cpu_fallback_default_handler(Protocol):
 class _grid_sampler_2d_cpu_fallback_default(Handle[_grid_sampler_2d_cpu_fallback_default_handler]):
     """aten::_grid_sampler_2d_cpu_fallback(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grid: Tensor,
@@ -34,7 +34,7 @@ class _grid_sampler_2d_cpu_fallback_default(Handle[_grid_sampler_2d_cpu_fallback
 
 class _grid_sampler_2d_cpu_fallback_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grid: Any,
@@ -48,7 +48,7 @@ class _grid_sampler_2d_cpu_fallback_out_handler(Protocol):
 class _grid_sampler_2d_cpu_fallback_out(Handle[_grid_sampler_2d_cpu_fallback_out_handler]):
     """aten::_grid_sampler_2d_cpu_fallback.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grid: Tensor,
@@ -65,7 +65,7 @@ class _grid_sampler_2d_cpu_fallback_packet(OpPacket):
 
 class _upsample_bicubic2d_aa_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -77,7 +77,7 @@ class _upsample_bicubic2d_aa_default_handler(Protocol):
 class _upsample_bicubic2d_aa_default(Handle[_upsample_bicubic2d_aa_default_handler]):
     """aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -88,7 +88,7 @@ class _upsample_bicubic2d_aa_default(Handle[_upsample_bicubic2d_aa_default_handl
 
 class _upsample_bicubic2d_aa_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -102,7 +102,7 @@ class _upsample_bicubic2d_aa_out_handler(Protocol):
 class _upsample_bicubic2d_aa_out(Handle[_upsample_bicubic2d_aa_out_handler]):
     """aten::_upsample_bicubic2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -115,7 +115,7 @@ class _upsample_bicubic2d_aa_out(Handle[_upsample_bicubic2d_aa_out_handler]):
 
 class _upsample_bicubic2d_aa_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -126,7 +126,7 @@ class _upsample_bicubic2d_aa_vec_handler(Protocol):
 class _upsample_bicubic2d_aa_vec(Handle[_upsample_bicubic2d_aa_vec_handler]):
     """aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -141,7 +141,7 @@ class _upsample_bicubic2d_aa_packet(OpPacket):
 
 class _upsample_bilinear2d_aa_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -153,7 +153,7 @@ class _upsample_bilinear2d_aa_default_handler(Protocol):
 class _upsample_bilinear2d_aa_default(Handle[_upsample_bilinear2d_aa_default_handler]):
     """aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -164,7 +164,7 @@ class _upsample_bilinear2d_aa_default(Handle[_upsample_bilinear2d_aa_default_han
 
 class _upsample_bilinear2d_aa_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -178,7 +178,7 @@ class _upsample_bilinear2d_aa_out_handler(Protocol):
 class _upsample_bilinear2d_aa_out(Handle[_upsample_bilinear2d_aa_out_handler]):
     """aten::_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -191,7 +191,7 @@ class _upsample_bilinear2d_aa_out(Handle[_upsample_bilinear2d_aa_out_handler]):
 
 class _upsample_bilinear2d_aa_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -202,7 +202,7 @@ class _upsample_bilinear2d_aa_vec_handler(Protocol):
 class _upsample_bilinear2d_aa_vec(Handle[_upsample_bilinear2d_aa_vec_handler]):
     """aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -217,7 +217,7 @@ class _upsample_bilinear2d_aa_packet(OpPacket):
 
 class _upsample_lanczos2d_aa_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -229,7 +229,7 @@ class _upsample_lanczos2d_aa_default_handler(Protocol):
 class _upsample_lanczos2d_aa_default(Handle[_upsample_lanczos2d_aa_default_handler]):
     """aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -240,7 +240,7 @@ class _upsample_lanczos2d_aa_default(Handle[_upsample_lanczos2d_aa_default_handl
 
 class _upsample_lanczos2d_aa_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -254,7 +254,7 @@ class _upsample_lanczos2d_aa_out_handler(Protocol):
 class _upsample_lanczos2d_aa_out(Handle[_upsample_lanczos2d_aa_out_handler]):
     """aten::_upsample_lanczos2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -267,7 +267,7 @@ class _upsample_lanczos2d_aa_out(Handle[_upsample_lanczos2d_aa_out_handler]):
 
 class _upsample_lanczos2d_aa_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -278,7 +278,7 @@ class _upsample_lanczos2d_aa_vec_handler(Protocol):
 class _upsample_lanczos2d_aa_vec(Handle[_upsample_lanczos2d_aa_vec_handler]):
     """aten::_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -293,7 +293,7 @@ class _upsample_lanczos2d_aa_packet(OpPacket):
 
 class _upsample_nearest_exact1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -303,7 +303,7 @@ class _upsample_nearest_exact1d_default_handler(Protocol):
 class _upsample_nearest_exact1d_default(Handle[_upsample_nearest_exact1d_default_handler]):
     """aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -312,7 +312,7 @@ class _upsample_nearest_exact1d_default(Handle[_upsample_nearest_exact1d_default
 
 class _upsample_nearest_exact1d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -324,7 +324,7 @@ class _upsample_nearest_exact1d_out_handler(Protocol):
 class _upsample_nearest_exact1d_out(Handle[_upsample_nearest_exact1d_out_handler]):
     """aten::_upsample_nearest_exact1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -335,7 +335,7 @@ class _upsample_nearest_exact1d_out(Handle[_upsample_nearest_exact1d_out_handler
 
 class _upsample_nearest_exact1d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -345,7 +345,7 @@ class _upsample_nearest_exact1d_vec_handler(Protocol):
 class _upsample_nearest_exact1d_vec(Handle[_upsample_nearest_exact1d_vec_handler]):
     """aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -359,7 +359,7 @@ class _upsample_nearest_exact1d_packet(OpPacket):
 
 class _upsample_nearest_exact2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -370,7 +370,7 @@ class _upsample_nearest_exact2d_default_handler(Protocol):
 class _upsample_nearest_exact2d_default(Handle[_upsample_nearest_exact2d_default_handler]):
     """aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -380,7 +380,7 @@ class _upsample_nearest_exact2d_default(Handle[_upsample_nearest_exact2d_default
 
 class _upsample_nearest_exact2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -393,7 +393,7 @@ class _upsample_nearest_exact2d_out_handler(Protocol):
 class _upsample_nearest_exact2d_out(Handle[_upsample_nearest_exact2d_out_handler]):
     """aten::_upsample_nearest_exact2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -405,7 +405,7 @@ class _upsample_nearest_exact2d_out(Handle[_upsample_nearest_exact2d_out_handler
 
 class _upsample_nearest_exact2d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -415,7 +415,7 @@ class _upsample_nearest_exact2d_vec_handler(Protocol):
 class _upsample_nearest_exact2d_vec(Handle[_upsample_nearest_exact2d_vec_handler]):
     """aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -429,7 +429,7 @@ class _upsample_nearest_exact2d_packet(OpPacket):
 
 class _upsample_nearest_exact3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -441,7 +441,7 @@ class _upsample_nearest_exact3d_default_handler(Protocol):
 class _upsample_nearest_exact3d_default(Handle[_upsample_nearest_exact3d_default_handler]):
     """aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -452,7 +452,7 @@ class _upsample_nearest_exact3d_default(Handle[_upsample_nearest_exact3d_default
 
 class _upsample_nearest_exact3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -466,7 +466,7 @@ class _upsample_nearest_exact3d_out_handler(Protocol):
 class _upsample_nearest_exact3d_out(Handle[_upsample_nearest_exact3d_out_handler]):
     """aten::_upsample_nearest_exact3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -479,7 +479,7 @@ class _upsample_nearest_exact3d_out(Handle[_upsample_nearest_exact3d_out_handler
 
 class _upsample_nearest_exact3d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -489,7 +489,7 @@ class _upsample_nearest_exact3d_vec_handler(Protocol):
 class _upsample_nearest_exact3d_vec(Handle[_upsample_nearest_exact3d_vec_handler]):
     """aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -502,12 +502,12 @@ class _upsample_nearest_exact3d_packet(OpPacket):
     vec: _upsample_nearest_exact3d_vec
 
 class affine_grid_generator_default_handler(Protocol):
-    def __call__(_op, /, theta: Any, size: list[Any], align_corners: bool) -> Tensor: ...
+    def __call__(cls, /, theta: Any, size: list[Any], align_corners: bool) -> Tensor: ...
 
 class affine_grid_generator_default(Handle[affine_grid_generator_default_handler]):
     """aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         theta: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -516,7 +516,7 @@ class affine_grid_generator_default(Handle[affine_grid_generator_default_handler
 
 class affine_grid_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         theta: Any,
         size: list[Any],
@@ -528,7 +528,7 @@ class affine_grid_generator_out_handler(Protocol):
 class affine_grid_generator_out(Handle[affine_grid_generator_out_handler]):
     """aten::affine_grid_generator.out(Tensor theta, SymInt[] size, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         theta: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -542,19 +542,19 @@ class affine_grid_generator_packet(OpPacket):
     out: affine_grid_generator_out
 
 class cudnn_affine_grid_generator_default_handler(Protocol):
-    def __call__(_op, /, theta: Any, N: int, C: int, H: int, W: int) -> Tensor: ...
+    def __call__(cls, /, theta: Any, N: int, C: int, H: int, W: int) -> Tensor: ...
 
 class cudnn_affine_grid_generator_default(Handle[cudnn_affine_grid_generator_default_handler]):
     """aten::cudnn_affine_grid_generator(Tensor theta, int N, int C, int H, int W) -> Tensor grid"""
-    def __call__(_op, /, theta: Tensor, N: int, C: int, H: int, W: int) -> Tensor: ...
+    def __call__(cls, /, theta: Tensor, N: int, C: int, H: int, W: int) -> Tensor: ...
 
 class cudnn_affine_grid_generator_out_handler(Protocol):
-    def __call__(_op, /, theta: Any, N: int, C: int, H: int, W: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, theta: Any, N: int, C: int, H: int, W: int, *, out: Any) -> Tensor: ...
 
 class cudnn_affine_grid_generator_out(Handle[cudnn_affine_grid_generator_out_handler]):
     """aten::cudnn_affine_grid_generator.out(Tensor theta, int N, int C, int H, int W, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         theta: Tensor,
         N: int,
@@ -570,18 +570,18 @@ class cudnn_affine_grid_generator_packet(OpPacket):
     out: cudnn_affine_grid_generator_out
 
 class cudnn_grid_sampler_default_handler(Protocol):
-    def __call__(_op, /, self: Any, grid: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, grid: Any) -> Tensor: ...
 
 class cudnn_grid_sampler_default(Handle[cudnn_grid_sampler_default_handler]):
     """aten::cudnn_grid_sampler(Tensor self, Tensor grid) -> Tensor output"""
-    def __call__(_op, /, self: Tensor, grid: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, grid: Tensor) -> Tensor: ...
 
 class cudnn_grid_sampler_out_handler(Protocol):
-    def __call__(_op, /, self: Any, grid: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, grid: Any, *, out: Any) -> Tensor: ...
 
 class cudnn_grid_sampler_out(Handle[cudnn_grid_sampler_out_handler]):
     """aten::cudnn_grid_sampler.out(Tensor self, Tensor grid, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, grid: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, grid: Tensor, *, out: Tensor) -> Tensor: ...
 
 class cudnn_grid_sampler_packet(OpPacket):
     default: cudnn_grid_sampler_default
@@ -589,7 +589,7 @@ class cudnn_grid_sampler_packet(OpPacket):
 
 class grid_sampler_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grid: Any,
@@ -601,7 +601,7 @@ class grid_sampler_default_handler(Protocol):
 class grid_sampler_default(Handle[grid_sampler_default_handler]):
     """aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grid: Tensor,
@@ -615,7 +615,7 @@ class grid_sampler_packet(OpPacket):
 
 class grid_sampler_2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grid: Any,
@@ -627,7 +627,7 @@ class grid_sampler_2d_default_handler(Protocol):
 class grid_sampler_2d_default(Handle[grid_sampler_2d_default_handler]):
     """aten::grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grid: Tensor,
@@ -638,7 +638,7 @@ class grid_sampler_2d_default(Handle[grid_sampler_2d_default_handler]):
 
 class grid_sampler_2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grid: Any,
@@ -652,7 +652,7 @@ class grid_sampler_2d_out_handler(Protocol):
 class grid_sampler_2d_out(Handle[grid_sampler_2d_out_handler]):
     """aten::grid_sampler_2d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grid: Tensor,
@@ -669,7 +669,7 @@ class grid_sampler_2d_packet(OpPacket):
 
 class grid_sampler_3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grid: Any,
@@ -681,7 +681,7 @@ class grid_sampler_3d_default_handler(Protocol):
 class grid_sampler_3d_default(Handle[grid_sampler_3d_default_handler]):
     """aten::grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grid: Tensor,
@@ -692,7 +692,7 @@ class grid_sampler_3d_default(Handle[grid_sampler_3d_default_handler]):
 
 class grid_sampler_3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         grid: Any,
@@ -706,7 +706,7 @@ class grid_sampler_3d_out_handler(Protocol):
 class grid_sampler_3d_out(Handle[grid_sampler_3d_out_handler]):
     """aten::grid_sampler_3d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         grid: Tensor,
@@ -723,7 +723,7 @@ class grid_sampler_3d_packet(OpPacket):
 
 class upsample_bicubic2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -735,7 +735,7 @@ class upsample_bicubic2d_default_handler(Protocol):
 class upsample_bicubic2d_default(Handle[upsample_bicubic2d_default_handler]):
     """aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -746,7 +746,7 @@ class upsample_bicubic2d_default(Handle[upsample_bicubic2d_default_handler]):
 
 class upsample_bicubic2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -760,7 +760,7 @@ class upsample_bicubic2d_out_handler(Protocol):
 class upsample_bicubic2d_out(Handle[upsample_bicubic2d_out_handler]):
     """aten::upsample_bicubic2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -773,7 +773,7 @@ class upsample_bicubic2d_out(Handle[upsample_bicubic2d_out_handler]):
 
 class upsample_bicubic2d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -784,7 +784,7 @@ class upsample_bicubic2d_vec_handler(Protocol):
 class upsample_bicubic2d_vec(Handle[upsample_bicubic2d_vec_handler]):
     """aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -799,7 +799,7 @@ class upsample_bicubic2d_packet(OpPacket):
 
 class upsample_bilinear2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -811,7 +811,7 @@ class upsample_bilinear2d_default_handler(Protocol):
 class upsample_bilinear2d_default(Handle[upsample_bilinear2d_default_handler]):
     """aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -822,7 +822,7 @@ class upsample_bilinear2d_default(Handle[upsample_bilinear2d_default_handler]):
 
 class upsample_bilinear2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -836,7 +836,7 @@ class upsample_bilinear2d_out_handler(Protocol):
 class upsample_bilinear2d_out(Handle[upsample_bilinear2d_out_handler]):
     """aten::upsample_bilinear2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -849,7 +849,7 @@ class upsample_bilinear2d_out(Handle[upsample_bilinear2d_out_handler]):
 
 class upsample_bilinear2d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -860,7 +860,7 @@ class upsample_bilinear2d_vec_handler(Protocol):
 class upsample_bilinear2d_vec(Handle[upsample_bilinear2d_vec_handler]):
     """aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -870,7 +870,7 @@ class upsample_bilinear2d_vec(Handle[upsample_bilinear2d_vec_handler]):
 
 class upsample_bilinear2d_vec_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -883,7 +883,7 @@ class upsample_bilinear2d_vec_out_handler(Protocol):
 class upsample_bilinear2d_vec_out(Handle[upsample_bilinear2d_vec_out_handler]):
     """aten::upsample_bilinear2d.vec_out(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -901,7 +901,7 @@ class upsample_bilinear2d_packet(OpPacket):
 
 class upsample_linear1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -912,7 +912,7 @@ class upsample_linear1d_default_handler(Protocol):
 class upsample_linear1d_default(Handle[upsample_linear1d_default_handler]):
     """aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -922,7 +922,7 @@ class upsample_linear1d_default(Handle[upsample_linear1d_default_handler]):
 
 class upsample_linear1d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -935,7 +935,7 @@ class upsample_linear1d_out_handler(Protocol):
 class upsample_linear1d_out(Handle[upsample_linear1d_out_handler]):
     """aten::upsample_linear1d.out(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -947,7 +947,7 @@ class upsample_linear1d_out(Handle[upsample_linear1d_out_handler]):
 
 class upsample_linear1d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -958,7 +958,7 @@ class upsample_linear1d_vec_handler(Protocol):
 class upsample_linear1d_vec(Handle[upsample_linear1d_vec_handler]):
     """aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -973,7 +973,7 @@ class upsample_linear1d_packet(OpPacket):
 
 class upsample_nearest1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -983,7 +983,7 @@ class upsample_nearest1d_default_handler(Protocol):
 class upsample_nearest1d_default(Handle[upsample_nearest1d_default_handler]):
     """aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -992,7 +992,7 @@ class upsample_nearest1d_default(Handle[upsample_nearest1d_default_handler]):
 
 class upsample_nearest1d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -1004,7 +1004,7 @@ class upsample_nearest1d_out_handler(Protocol):
 class upsample_nearest1d_out(Handle[upsample_nearest1d_out_handler]):
     """aten::upsample_nearest1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1015,7 +1015,7 @@ class upsample_nearest1d_out(Handle[upsample_nearest1d_out_handler]):
 
 class upsample_nearest1d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -1025,7 +1025,7 @@ class upsample_nearest1d_vec_handler(Protocol):
 class upsample_nearest1d_vec(Handle[upsample_nearest1d_vec_handler]):
     """aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -1039,7 +1039,7 @@ class upsample_nearest1d_packet(OpPacket):
 
 class upsample_nearest2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -1050,7 +1050,7 @@ class upsample_nearest2d_default_handler(Protocol):
 class upsample_nearest2d_default(Handle[upsample_nearest2d_default_handler]):
     """aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1060,7 +1060,7 @@ class upsample_nearest2d_default(Handle[upsample_nearest2d_default_handler]):
 
 class upsample_nearest2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -1073,7 +1073,7 @@ class upsample_nearest2d_out_handler(Protocol):
 class upsample_nearest2d_out(Handle[upsample_nearest2d_out_handler]):
     """aten::upsample_nearest2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1085,7 +1085,7 @@ class upsample_nearest2d_out(Handle[upsample_nearest2d_out_handler]):
 
 class upsample_nearest2d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -1095,7 +1095,7 @@ class upsample_nearest2d_vec_handler(Protocol):
 class upsample_nearest2d_vec(Handle[upsample_nearest2d_vec_handler]):
     """aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -1104,7 +1104,7 @@ class upsample_nearest2d_vec(Handle[upsample_nearest2d_vec_handler]):
 
 class upsample_nearest2d_vec_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -1116,7 +1116,7 @@ class upsample_nearest2d_vec_out_handler(Protocol):
 class upsample_nearest2d_vec_out(Handle[upsample_nearest2d_vec_out_handler]):
     """aten::upsample_nearest2d.vec_out(Tensor input, SymInt[]? output_size, float[]? scale_factors, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -1133,7 +1133,7 @@ class upsample_nearest2d_packet(OpPacket):
 
 class upsample_nearest3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -1145,7 +1145,7 @@ class upsample_nearest3d_default_handler(Protocol):
 class upsample_nearest3d_default(Handle[upsample_nearest3d_default_handler]):
     """aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1156,7 +1156,7 @@ class upsample_nearest3d_default(Handle[upsample_nearest3d_default_handler]):
 
 class upsample_nearest3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -1170,7 +1170,7 @@ class upsample_nearest3d_out_handler(Protocol):
 class upsample_nearest3d_out(Handle[upsample_nearest3d_out_handler]):
     """aten::upsample_nearest3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1183,7 +1183,7 @@ class upsample_nearest3d_out(Handle[upsample_nearest3d_out_handler]):
 
 class upsample_nearest3d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -1193,7 +1193,7 @@ class upsample_nearest3d_vec_handler(Protocol):
 class upsample_nearest3d_vec(Handle[upsample_nearest3d_vec_handler]):
     """aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,
@@ -1207,7 +1207,7 @@ class upsample_nearest3d_packet(OpPacket):
 
 class upsample_trilinear3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -1220,7 +1220,7 @@ class upsample_trilinear3d_default_handler(Protocol):
 class upsample_trilinear3d_default(Handle[upsample_trilinear3d_default_handler]):
     """aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1232,7 +1232,7 @@ class upsample_trilinear3d_default(Handle[upsample_trilinear3d_default_handler])
 
 class upsample_trilinear3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -1247,7 +1247,7 @@ class upsample_trilinear3d_out_handler(Protocol):
 class upsample_trilinear3d_out(Handle[upsample_trilinear3d_out_handler]):
     """aten::upsample_trilinear3d.out(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -1261,7 +1261,7 @@ class upsample_trilinear3d_out(Handle[upsample_trilinear3d_out_handler]):
 
 class upsample_trilinear3d_vec_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         output_size: list[Any] | None,
@@ -1272,7 +1272,7 @@ class upsample_trilinear3d_vec_handler(Protocol):
 class upsample_trilinear3d_vec(Handle[upsample_trilinear3d_vec_handler]):
     """aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_size: Sequence[int | torch.SymInt] | None,

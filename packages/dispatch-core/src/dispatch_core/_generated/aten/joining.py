@@ -138,6 +138,8 @@ def column_stack_out(tensors, *, out):
     "aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def combinations(self, r=2, with_replacement=False):
     return {"self": self, "r": r, "with_replacement": with_replacement}

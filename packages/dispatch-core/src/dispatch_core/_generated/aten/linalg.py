@@ -211,6 +211,7 @@ def _cholesky_solve_helper_out(self, A, upper, *, out):
     "aten::_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()",
     tags="pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
 )
 def _linalg_check_errors(info, api_name, *, is_matrix):
     return {"info": info, "api_name": api_name, "is_matrix": is_matrix}
@@ -790,6 +791,7 @@ def linalg_ldl_solve_out(LD, pivots, B, *, hermitian=False, out):
     "aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
     tags="dynamic_output_shape pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
     output_shape="dynamic",
 )
 def linalg_lstsq(self, b, rcond=None, *, driver=None):
@@ -799,6 +801,7 @@ def linalg_lstsq(self, b, rcond=None, *, driver=None):
 @stub(
     "aten::linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)",
     tags="dynamic_output_shape out pt2_compliant_tag",
+    reads_data="by_argument",
     output_shape="dynamic",
 )
 def linalg_lstsq_out(

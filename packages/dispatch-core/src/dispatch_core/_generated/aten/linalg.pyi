@@ -12,47 +12,47 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _cholesky_solve_helper_default_handler(Protocol):
-    def __call__(_op, /, self: Any, A: Any, upper: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, A: Any, upper: bool) -> Tensor: ...
 
 class _cholesky_solve_helper_default(Handle[_cholesky_solve_helper_default_handler]):
     """aten::_cholesky_solve_helper(Tensor self, Tensor A, bool upper) -> Tensor"""
-    def __call__(_op, /, self: Tensor, A: Tensor, upper: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, A: Tensor, upper: bool) -> Tensor: ...
 
 class _cholesky_solve_helper_out_handler(Protocol):
-    def __call__(_op, /, self: Any, A: Any, upper: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, A: Any, upper: bool, *, out: Any) -> Tensor: ...
 
 class _cholesky_solve_helper_out(Handle[_cholesky_solve_helper_out_handler]):
     """aten::_cholesky_solve_helper.out(Tensor self, Tensor A, bool upper, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, A: Tensor, upper: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, A: Tensor, upper: bool, *, out: Tensor) -> Tensor: ...
 
 class _cholesky_solve_helper_packet(OpPacket):
     default: _cholesky_solve_helper_default
     out: _cholesky_solve_helper_out
 
 class _linalg_check_errors_default_handler(Protocol):
-    def __call__(_op, /, info: Any, api_name: str, *, is_matrix: bool) -> None: ...
+    def __call__(cls, /, info: Any, api_name: str, *, is_matrix: bool) -> None: ...
 
 class _linalg_check_errors_default(Handle[_linalg_check_errors_default_handler]):
     """aten::_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()"""
-    def __call__(_op, /, info: Tensor, api_name: str, *, is_matrix: bool) -> None: ...
+    def __call__(cls, /, info: Tensor, api_name: str, *, is_matrix: bool) -> None: ...
 
 class _linalg_check_errors_packet(OpPacket):
     default: _linalg_check_errors_default
 
 class _linalg_det_default_handler(Protocol):
-    def __call__(_op, /, A: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any) -> Sequence[Tensor]: ...
 
 class _linalg_det_default(Handle[_linalg_det_default_handler]):
     """aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)"""
-    def __call__(_op, /, A: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
 
 class _linalg_det_result_handler(Protocol):
-    def __call__(_op, /, A: Any, *, result: Any, LU: Any, pivots: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, *, result: Any, LU: Any, pivots: Any) -> Sequence[Tensor]: ...
 
 class _linalg_det_result(Handle[_linalg_det_result_handler]):
     """aten::_linalg_det.result(Tensor A, *, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -66,12 +66,12 @@ class _linalg_det_packet(OpPacket):
     result: _linalg_det_result
 
 class _linalg_eigh_default_handler(Protocol):
-    def __call__(_op, /, A: Any, UPLO: str = ..., compute_v: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, UPLO: str = ..., compute_v: bool = ...) -> Sequence[Tensor]: ...
 
 class _linalg_eigh_default(Handle[_linalg_eigh_default_handler]):
     """aten::_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         UPLO: str = "L",
@@ -80,7 +80,7 @@ class _linalg_eigh_default(Handle[_linalg_eigh_default_handler]):
 
 class _linalg_eigh_eigenvalues_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         UPLO: str = ...,
@@ -93,7 +93,7 @@ class _linalg_eigh_eigenvalues_handler(Protocol):
 class _linalg_eigh_eigenvalues(Handle[_linalg_eigh_eigenvalues_handler]):
     """aten::_linalg_eigh.eigenvalues(Tensor A, str UPLO="L", bool compute_v=True, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         UPLO: str = "L",
@@ -108,25 +108,25 @@ class _linalg_eigh_packet(OpPacket):
     eigenvalues: _linalg_eigh_eigenvalues
 
 class _linalg_eigvals_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _linalg_eigvals_default(Handle[_linalg_eigvals_default_handler]):
     """aten::_linalg_eigvals(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _linalg_eigvals_packet(OpPacket):
     default: _linalg_eigvals_default
 
 class _linalg_slogdet_default_handler(Protocol):
-    def __call__(_op, /, A: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any) -> Sequence[Tensor]: ...
 
 class _linalg_slogdet_default(Handle[_linalg_slogdet_default_handler]):
     """aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)"""
-    def __call__(_op, /, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
 
 class _linalg_slogdet_sign_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         *,
@@ -139,7 +139,7 @@ class _linalg_slogdet_sign_handler(Protocol):
 class _linalg_slogdet_sign(Handle[_linalg_slogdet_sign_handler]):
     """aten::_linalg_slogdet.sign(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots) -> (Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -155,7 +155,7 @@ class _linalg_slogdet_packet(OpPacket):
 
 class _linalg_solve_ex_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         B: Any,
@@ -167,7 +167,7 @@ class _linalg_solve_ex_default_handler(Protocol):
 class _linalg_solve_ex_default(Handle[_linalg_solve_ex_default_handler]):
     """aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         B: Tensor,
@@ -178,7 +178,7 @@ class _linalg_solve_ex_default(Handle[_linalg_solve_ex_default_handler]):
 
 class _linalg_solve_ex_result_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         B: Any,
@@ -194,7 +194,7 @@ class _linalg_solve_ex_result_handler(Protocol):
 class _linalg_solve_ex_result(Handle[_linalg_solve_ex_result_handler]):
     """aten::_linalg_solve_ex.result(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         B: Tensor,
@@ -213,7 +213,7 @@ class _linalg_solve_ex_packet(OpPacket):
 
 class _linalg_svd_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         full_matrices: bool = ...,
@@ -225,7 +225,7 @@ class _linalg_svd_default_handler(Protocol):
 class _linalg_svd_default(Handle[_linalg_svd_default_handler]):
     """aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         full_matrices: bool = False,
@@ -236,7 +236,7 @@ class _linalg_svd_default(Handle[_linalg_svd_default_handler]):
 
 class _linalg_svd_U_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         full_matrices: bool = ...,
@@ -251,7 +251,7 @@ class _linalg_svd_U_handler(Protocol):
 class _linalg_svd_U(Handle[_linalg_svd_U_handler]):
     """aten::_linalg_svd.U(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         full_matrices: bool = False,
@@ -269,7 +269,7 @@ class _linalg_svd_packet(OpPacket):
 
 class _lu_with_info_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         pivot: bool = ...,
@@ -279,7 +279,7 @@ class _lu_with_info_default_handler(Protocol):
 class _lu_with_info_default(Handle[_lu_with_info_default_handler]):
     """aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         pivot: bool = True,
@@ -290,55 +290,55 @@ class _lu_with_info_packet(OpPacket):
     default: _lu_with_info_default
 
 class cholesky_default_handler(Protocol):
-    def __call__(_op, /, self: Any, upper: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, upper: bool = ...) -> Tensor: ...
 
 class cholesky_default(Handle[cholesky_default_handler]):
     """aten::cholesky(Tensor self, bool upper=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, upper: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, upper: bool = False) -> Tensor: ...
 
 class cholesky_out_handler(Protocol):
-    def __call__(_op, /, self: Any, upper: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, upper: bool = ..., *, out: Any) -> Tensor: ...
 
 class cholesky_out(Handle[cholesky_out_handler]):
     """aten::cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, upper: bool = False, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, upper: bool = False, *, out: Tensor) -> Tensor: ...
 
 class cholesky_packet(OpPacket):
     default: cholesky_default
     out: cholesky_out
 
 class cholesky_inverse_default_handler(Protocol):
-    def __call__(_op, /, self: Any, upper: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, upper: bool = ...) -> Tensor: ...
 
 class cholesky_inverse_default(Handle[cholesky_inverse_default_handler]):
     """aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, upper: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, upper: bool = False) -> Tensor: ...
 
 class cholesky_inverse_out_handler(Protocol):
-    def __call__(_op, /, self: Any, upper: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, upper: bool = ..., *, out: Any) -> Tensor: ...
 
 class cholesky_inverse_out(Handle[cholesky_inverse_out_handler]):
     """aten::cholesky_inverse.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, upper: bool = False, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, upper: bool = False, *, out: Tensor) -> Tensor: ...
 
 class cholesky_inverse_packet(OpPacket):
     default: cholesky_inverse_default
     out: cholesky_inverse_out
 
 class cholesky_solve_default_handler(Protocol):
-    def __call__(_op, /, self: Any, input2: Any, upper: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, input2: Any, upper: bool = ...) -> Tensor: ...
 
 class cholesky_solve_default(Handle[cholesky_solve_default_handler]):
     """aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, input2: Tensor, upper: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, input2: Tensor, upper: bool = False) -> Tensor: ...
 
 class cholesky_solve_out_handler(Protocol):
-    def __call__(_op, /, self: Any, input2: Any, upper: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, input2: Any, upper: bool = ..., *, out: Any) -> Tensor: ...
 
 class cholesky_solve_out(Handle[cholesky_solve_out_handler]):
     """aten::cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         input2: Tensor,
@@ -352,19 +352,19 @@ class cholesky_solve_packet(OpPacket):
     out: cholesky_solve_out
 
 class cross_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, dim: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, dim: int | None = ...) -> Tensor: ...
 
 class cross_default(Handle[cross_default_handler]):
     """aten::cross(Tensor self, Tensor other, int? dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor, dim: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, dim: int | None = None) -> Tensor: ...
 
 class cross_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, dim: int | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, dim: int | None = ..., *, out: Any) -> Tensor: ...
 
 class cross_out(Handle[cross_out_handler]):
     """aten::cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -378,28 +378,28 @@ class cross_packet(OpPacket):
     out: cross_out
 
 class det_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class det_default(Handle[det_default_handler]):
     """aten::det(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class det_packet(OpPacket):
     default: det_default
 
 class diag_default_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ...) -> Tensor: ...
 
 class diag_default(Handle[diag_default_handler]):
     """aten::diag(Tensor self, int diagonal=0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, diagonal: int = 0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, diagonal: int = 0) -> Tensor: ...
 
 class diag_out_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ..., *, out: Any) -> Tensor: ...
 
 class diag_out(Handle[diag_out_handler]):
     """aten::diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, diagonal: int = 0, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, diagonal: int = 0, *, out: Tensor) -> Tensor: ...
 
 class diag_packet(OpPacket):
     default: diag_default
@@ -407,7 +407,7 @@ class diag_packet(OpPacket):
 
 class diag_embed_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offset: int = ...,
@@ -418,7 +418,7 @@ class diag_embed_default_handler(Protocol):
 class diag_embed_default(Handle[diag_embed_default_handler]):
     """aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         offset: int = 0,
@@ -428,7 +428,7 @@ class diag_embed_default(Handle[diag_embed_default_handler]):
 
 class diag_embed_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offset: int = ...,
@@ -441,7 +441,7 @@ class diag_embed_out_handler(Protocol):
 class diag_embed_out(Handle[diag_embed_out_handler]):
     """aten::diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         offset: int = 0,
@@ -456,22 +456,22 @@ class diag_embed_packet(OpPacket):
     out: diag_embed_out
 
 class diagflat_default_handler(Protocol):
-    def __call__(_op, /, self: Any, offset: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, offset: int = ...) -> Tensor: ...
 
 class diagflat_default(Handle[diagflat_default_handler]):
     """aten::diagflat(Tensor self, int offset=0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, offset: int = 0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, offset: int = 0) -> Tensor: ...
 
 class diagflat_packet(OpPacket):
     default: diagflat_default
 
 class frobenius_norm_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], keepdim: bool = ...) -> Tensor: ...
 
 class frobenius_norm_dim(Handle[frobenius_norm_dim_handler]):
     """aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -479,12 +479,12 @@ class frobenius_norm_dim(Handle[frobenius_norm_dim_handler]):
     ) -> Tensor: ...
 
 class frobenius_norm_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], keepdim: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], keepdim: bool = ..., *, out: Any) -> Tensor: ...
 
 class frobenius_norm_out(Handle[frobenius_norm_out_handler]):
     """aten::frobenius_norm.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -498,36 +498,36 @@ class frobenius_norm_packet(OpPacket):
     out: frobenius_norm_out
 
 class geqrf_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any) -> Sequence[Tensor]: ...
 
 class geqrf_default(Handle[geqrf_default_handler]):
     """aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)"""
-    def __call__(_op, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class geqrf_a_handler(Protocol):
-    def __call__(_op, /, self: Any, *, a: Any, tau: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, *, a: Any, tau: Any) -> Sequence[Tensor]: ...
 
 class geqrf_a(Handle[geqrf_a_handler]):
     """aten::geqrf.a(Tensor self, *, Tensor(a!) a, Tensor(b!) tau) -> (Tensor(a!) a, Tensor(b!) tau)"""
-    def __call__(_op, /, self: Tensor, *, a: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, *, a: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class geqrf_packet(OpPacket):
     a: geqrf_a
     default: geqrf_default
 
 class inverse_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class inverse_default(Handle[inverse_default_handler]):
     """aten::inverse(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class inverse_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class inverse_out(Handle[inverse_out_handler]):
     """aten::inverse.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class inverse_packet(OpPacket):
     default: inverse_default
@@ -535,7 +535,7 @@ class inverse_packet(OpPacket):
 
 class linalg__powsum_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: float = ...,
@@ -548,7 +548,7 @@ class linalg__powsum_default_handler(Protocol):
 class linalg__powsum_default(Handle[linalg__powsum_default_handler]):
     """aten::linalg__powsum(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: Number = 2,
@@ -562,18 +562,18 @@ class linalg__powsum_packet(OpPacket):
     default: linalg__powsum_default
 
 class linalg_cholesky_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, upper: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, upper: bool = ...) -> Tensor: ...
 
 class linalg_cholesky_default(Handle[linalg_cholesky_default_handler]):
     """aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, upper: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, upper: bool = False) -> Tensor: ...
 
 class linalg_cholesky_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, upper: bool = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, upper: bool = ..., out: Any) -> Tensor: ...
 
 class linalg_cholesky_out(Handle[linalg_cholesky_out_handler]):
     """aten::linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, upper: bool = False, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, upper: bool = False, out: Tensor) -> Tensor: ...
 
 class linalg_cholesky_packet(OpPacket):
     default: linalg_cholesky_default
@@ -581,7 +581,7 @@ class linalg_cholesky_packet(OpPacket):
 
 class linalg_cholesky_ex_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -592,7 +592,7 @@ class linalg_cholesky_ex_default_handler(Protocol):
 class linalg_cholesky_ex_default(Handle[linalg_cholesky_ex_default_handler]):
     """aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -602,7 +602,7 @@ class linalg_cholesky_ex_default(Handle[linalg_cholesky_ex_default_handler]):
 
 class linalg_cholesky_ex_L_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -615,7 +615,7 @@ class linalg_cholesky_ex_L_handler(Protocol):
 class linalg_cholesky_ex_L(Handle[linalg_cholesky_ex_L_handler]):
     """aten::linalg_cholesky_ex.L(Tensor self, *, bool upper=False, bool check_errors=False, Tensor(a!) L, Tensor(b!) info) -> (Tensor(a!) L, Tensor(b!) info)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -630,32 +630,32 @@ class linalg_cholesky_ex_packet(OpPacket):
     default: linalg_cholesky_ex_default
 
 class linalg_cond_default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float | None = ...) -> Tensor: ...
 
 class linalg_cond_default(Handle[linalg_cond_default_handler]):
     """aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: Number | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number | None = None) -> Tensor: ...
 
 class linalg_cond_out_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float | None = ..., *, out: Any) -> Tensor: ...
 
 class linalg_cond_out(Handle[linalg_cond_out_handler]):
     """aten::linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: Number | None = None, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number | None = None, *, out: Tensor) -> Tensor: ...
 
 class linalg_cond_p_str_handler(Protocol):
-    def __call__(_op, /, self: Any, p: str) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: str) -> Tensor: ...
 
 class linalg_cond_p_str(Handle[linalg_cond_p_str_handler]):
     """aten::linalg_cond.p_str(Tensor self, str p) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: str) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: str) -> Tensor: ...
 
 class linalg_cond_p_str_out_handler(Protocol):
-    def __call__(_op, /, self: Any, p: str, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: str, *, out: Any) -> Tensor: ...
 
 class linalg_cond_p_str_out(Handle[linalg_cond_p_str_out_handler]):
     """aten::linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: str, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: str, *, out: Tensor) -> Tensor: ...
 
 class linalg_cond_packet(OpPacket):
     default: linalg_cond_default
@@ -664,36 +664,36 @@ class linalg_cond_packet(OpPacket):
     p_str_out: linalg_cond_p_str_out
 
 class linalg_cross_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, dim: int = ...) -> Tensor: ...
 
 class linalg_cross_default(Handle[linalg_cross_default_handler]):
     """aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor: ...
 
 class linalg_cross_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, dim: int = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, dim: int = ..., out: Any) -> Tensor: ...
 
 class linalg_cross_out(Handle[linalg_cross_out_handler]):
     """aten::linalg_cross.out(Tensor self, Tensor other, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, dim: int = -1, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, dim: int = -1, out: Tensor) -> Tensor: ...
 
 class linalg_cross_packet(OpPacket):
     default: linalg_cross_default
     out: linalg_cross_out
 
 class linalg_det_default_handler(Protocol):
-    def __call__(_op, /, A: Any) -> Tensor: ...
+    def __call__(cls, /, A: Any) -> Tensor: ...
 
 class linalg_det_default(Handle[linalg_det_default_handler]):
     """aten::linalg_det(Tensor A) -> Tensor"""
-    def __call__(_op, /, A: Tensor) -> Tensor: ...
+    def __call__(cls, /, A: Tensor) -> Tensor: ...
 
 class linalg_det_out_handler(Protocol):
-    def __call__(_op, /, A: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, A: Any, *, out: Any) -> Tensor: ...
 
 class linalg_det_out(Handle[linalg_det_out_handler]):
     """aten::linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, A: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, A: Tensor, *, out: Tensor) -> Tensor: ...
 
 class linalg_det_packet(OpPacket):
     default: linalg_det_default
@@ -701,7 +701,7 @@ class linalg_det_packet(OpPacket):
 
 class linalg_diagonal_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         *,
@@ -713,7 +713,7 @@ class linalg_diagonal_default_handler(Protocol):
 class linalg_diagonal_default(Handle[linalg_diagonal_default_handler]):
     """aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -726,19 +726,19 @@ class linalg_diagonal_packet(OpPacket):
     default: linalg_diagonal_default
 
 class linalg_eig_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any) -> Sequence[Tensor]: ...
 
 class linalg_eig_default(Handle[linalg_eig_default_handler]):
     """aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)"""
-    def __call__(_op, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class linalg_eig_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, eigenvalues: Any, eigenvectors: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, *, eigenvalues: Any, eigenvectors: Any) -> Sequence[Tensor]: ...
 
 class linalg_eig_out(Handle[linalg_eig_out_handler]):
     """aten::linalg_eig.out(Tensor self, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -751,15 +751,15 @@ class linalg_eig_packet(OpPacket):
     out: linalg_eig_out
 
 class linalg_eigh_default_handler(Protocol):
-    def __call__(_op, /, self: Any, UPLO: str = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, UPLO: str = ...) -> Sequence[Tensor]: ...
 
 class linalg_eigh_default(Handle[linalg_eigh_default_handler]):
     """aten::linalg_eigh(Tensor self, str UPLO="L") -> (Tensor eigenvalues, Tensor eigenvectors)"""
-    def __call__(_op, /, self: Tensor, UPLO: str = "L") -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, UPLO: str = "L") -> tuple[Tensor, Tensor]: ...
 
 class linalg_eigh_eigvals_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         UPLO: str = ...,
@@ -771,7 +771,7 @@ class linalg_eigh_eigvals_handler(Protocol):
 class linalg_eigh_eigvals(Handle[linalg_eigh_eigvals_handler]):
     """aten::linalg_eigh.eigvals(Tensor self, str UPLO="L", *, Tensor(a!) eigvals, Tensor(b!) eigvecs) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         UPLO: str = "L",
@@ -785,87 +785,87 @@ class linalg_eigh_packet(OpPacket):
     eigvals: linalg_eigh_eigvals
 
 class linalg_eigvals_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class linalg_eigvals_default(Handle[linalg_eigvals_default_handler]):
     """aten::linalg_eigvals(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class linalg_eigvals_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class linalg_eigvals_out(Handle[linalg_eigvals_out_handler]):
     """aten::linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class linalg_eigvals_packet(OpPacket):
     default: linalg_eigvals_default
     out: linalg_eigvals_out
 
 class linalg_eigvalsh_default_handler(Protocol):
-    def __call__(_op, /, self: Any, UPLO: str = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, UPLO: str = ...) -> Tensor: ...
 
 class linalg_eigvalsh_default(Handle[linalg_eigvalsh_default_handler]):
     """aten::linalg_eigvalsh(Tensor self, str UPLO="L") -> Tensor"""
-    def __call__(_op, /, self: Tensor, UPLO: str = "L") -> Tensor: ...
+    def __call__(cls, /, self: Tensor, UPLO: str = "L") -> Tensor: ...
 
 class linalg_eigvalsh_out_handler(Protocol):
-    def __call__(_op, /, self: Any, UPLO: str = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, UPLO: str = ..., *, out: Any) -> Tensor: ...
 
 class linalg_eigvalsh_out(Handle[linalg_eigvalsh_out_handler]):
     """aten::linalg_eigvalsh.out(Tensor self, str UPLO="L", *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, UPLO: str = "L", *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, UPLO: str = "L", *, out: Tensor) -> Tensor: ...
 
 class linalg_eigvalsh_packet(OpPacket):
     default: linalg_eigvalsh_default
     out: linalg_eigvalsh_out
 
 class linalg_householder_product_default_handler(Protocol):
-    def __call__(_op, /, input: Any, tau: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, tau: Any) -> Tensor: ...
 
 class linalg_householder_product_default(Handle[linalg_householder_product_default_handler]):
     """aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor"""
-    def __call__(_op, /, input: Tensor, tau: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, tau: Tensor) -> Tensor: ...
 
 class linalg_householder_product_out_handler(Protocol):
-    def __call__(_op, /, input: Any, tau: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, tau: Any, *, out: Any) -> Tensor: ...
 
 class linalg_householder_product_out(Handle[linalg_householder_product_out_handler]):
     """aten::linalg_householder_product.out(Tensor input, Tensor tau, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, tau: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, tau: Tensor, *, out: Tensor) -> Tensor: ...
 
 class linalg_householder_product_packet(OpPacket):
     default: linalg_householder_product_default
     out: linalg_householder_product_out
 
 class linalg_inv_default_handler(Protocol):
-    def __call__(_op, /, A: Any) -> Tensor: ...
+    def __call__(cls, /, A: Any) -> Tensor: ...
 
 class linalg_inv_default(Handle[linalg_inv_default_handler]):
     """aten::linalg_inv(Tensor A) -> Tensor"""
-    def __call__(_op, /, A: Tensor) -> Tensor: ...
+    def __call__(cls, /, A: Tensor) -> Tensor: ...
 
 class linalg_inv_out_handler(Protocol):
-    def __call__(_op, /, A: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, A: Any, *, out: Any) -> Tensor: ...
 
 class linalg_inv_out(Handle[linalg_inv_out_handler]):
     """aten::linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, A: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, A: Tensor, *, out: Tensor) -> Tensor: ...
 
 class linalg_inv_packet(OpPacket):
     default: linalg_inv_default
     out: linalg_inv_out
 
 class linalg_inv_ex_default_handler(Protocol):
-    def __call__(_op, /, A: Any, *, check_errors: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, *, check_errors: bool = ...) -> Sequence[Tensor]: ...
 
 class linalg_inv_ex_default(Handle[linalg_inv_ex_default_handler]):
     """aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)"""
-    def __call__(_op, /, A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]: ...
 
 class linalg_inv_ex_inverse_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         *,
@@ -877,7 +877,7 @@ class linalg_inv_ex_inverse_handler(Protocol):
 class linalg_inv_ex_inverse(Handle[linalg_inv_ex_inverse_handler]):
     """aten::linalg_inv_ex.inverse(Tensor A, *, bool check_errors=False, Tensor(a!) inverse, Tensor(b!) info) -> (Tensor(a!) inverse, Tensor(b!) info)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -891,15 +891,15 @@ class linalg_inv_ex_packet(OpPacket):
     inverse: linalg_inv_ex_inverse
 
 class linalg_ldl_factor_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, hermitian: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, *, hermitian: bool = ...) -> Sequence[Tensor]: ...
 
 class linalg_ldl_factor_default(Handle[linalg_ldl_factor_default_handler]):
     """aten::linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)"""
-    def __call__(_op, /, self: Tensor, *, hermitian: bool = False) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, *, hermitian: bool = False) -> tuple[Tensor, Tensor]: ...
 
 class linalg_ldl_factor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -911,7 +911,7 @@ class linalg_ldl_factor_out_handler(Protocol):
 class linalg_ldl_factor_out(Handle[linalg_ldl_factor_out_handler]):
     """aten::linalg_ldl_factor.out(Tensor self, *, bool hermitian=False, Tensor(a!) LD, Tensor(b!) pivots) -> (Tensor(a!) LD, Tensor(b!) pivots)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -926,7 +926,7 @@ class linalg_ldl_factor_packet(OpPacket):
 
 class linalg_ldl_factor_ex_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -937,7 +937,7 @@ class linalg_ldl_factor_ex_default_handler(Protocol):
 class linalg_ldl_factor_ex_default(Handle[linalg_ldl_factor_ex_default_handler]):
     """aten::linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -947,7 +947,7 @@ class linalg_ldl_factor_ex_default(Handle[linalg_ldl_factor_ex_default_handler])
 
 class linalg_ldl_factor_ex_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -961,7 +961,7 @@ class linalg_ldl_factor_ex_out_handler(Protocol):
 class linalg_ldl_factor_ex_out(Handle[linalg_ldl_factor_ex_out_handler]):
     """aten::linalg_ldl_factor_ex.out(Tensor self, *, bool hermitian=False, bool check_errors=False, Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -977,12 +977,12 @@ class linalg_ldl_factor_ex_packet(OpPacket):
     out: linalg_ldl_factor_ex_out
 
 class linalg_ldl_solve_default_handler(Protocol):
-    def __call__(_op, /, LD: Any, pivots: Any, B: Any, *, hermitian: bool = ...) -> Tensor: ...
+    def __call__(cls, /, LD: Any, pivots: Any, B: Any, *, hermitian: bool = ...) -> Tensor: ...
 
 class linalg_ldl_solve_default(Handle[linalg_ldl_solve_default_handler]):
     """aten::linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         LD: Tensor,
         pivots: Tensor,
@@ -993,7 +993,7 @@ class linalg_ldl_solve_default(Handle[linalg_ldl_solve_default_handler]):
 
 class linalg_ldl_solve_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         LD: Any,
         pivots: Any,
@@ -1006,7 +1006,7 @@ class linalg_ldl_solve_out_handler(Protocol):
 class linalg_ldl_solve_out(Handle[linalg_ldl_solve_out_handler]):
     """aten::linalg_ldl_solve.out(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         LD: Tensor,
         pivots: Tensor,
@@ -1022,7 +1022,7 @@ class linalg_ldl_solve_packet(OpPacket):
 
 class linalg_lstsq_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         b: Any,
@@ -1034,7 +1034,7 @@ class linalg_lstsq_default_handler(Protocol):
 class linalg_lstsq_default(Handle[linalg_lstsq_default_handler]):
     """aten::linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         b: Tensor,
@@ -1045,7 +1045,7 @@ class linalg_lstsq_default(Handle[linalg_lstsq_default_handler]):
 
 class linalg_lstsq_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         b: Any,
@@ -1061,7 +1061,7 @@ class linalg_lstsq_out_handler(Protocol):
 class linalg_lstsq_out(Handle[linalg_lstsq_out_handler]):
     """aten::linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         b: Tensor,
@@ -1079,15 +1079,15 @@ class linalg_lstsq_packet(OpPacket):
     out: linalg_lstsq_out
 
 class linalg_lu_default_handler(Protocol):
-    def __call__(_op, /, A: Any, *, pivot: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, *, pivot: bool = ...) -> Sequence[Tensor]: ...
 
 class linalg_lu_default(Handle[linalg_lu_default_handler]):
     """aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"""
-    def __call__(_op, /, A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]: ...
 
 class linalg_lu_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         *,
@@ -1100,7 +1100,7 @@ class linalg_lu_out_handler(Protocol):
 class linalg_lu_out(Handle[linalg_lu_out_handler]):
     """aten::linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -1115,15 +1115,15 @@ class linalg_lu_packet(OpPacket):
     out: linalg_lu_out
 
 class linalg_lu_factor_default_handler(Protocol):
-    def __call__(_op, /, A: Any, *, pivot: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, *, pivot: bool = ...) -> Sequence[Tensor]: ...
 
 class linalg_lu_factor_default(Handle[linalg_lu_factor_default_handler]):
     """aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"""
-    def __call__(_op, /, A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]: ...
 
 class linalg_lu_factor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         *,
@@ -1135,7 +1135,7 @@ class linalg_lu_factor_out_handler(Protocol):
 class linalg_lu_factor_out(Handle[linalg_lu_factor_out_handler]):
     """aten::linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -1150,7 +1150,7 @@ class linalg_lu_factor_packet(OpPacket):
 
 class linalg_lu_factor_ex_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         *,
@@ -1161,7 +1161,7 @@ class linalg_lu_factor_ex_default_handler(Protocol):
 class linalg_lu_factor_ex_default(Handle[linalg_lu_factor_ex_default_handler]):
     """aten::linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -1171,7 +1171,7 @@ class linalg_lu_factor_ex_default(Handle[linalg_lu_factor_ex_default_handler]):
 
 class linalg_lu_factor_ex_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         *,
@@ -1185,7 +1185,7 @@ class linalg_lu_factor_ex_out_handler(Protocol):
 class linalg_lu_factor_ex_out(Handle[linalg_lu_factor_ex_out_handler]):
     """aten::linalg_lu_factor_ex.out(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -1202,7 +1202,7 @@ class linalg_lu_factor_ex_packet(OpPacket):
 
 class linalg_lu_solve_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         LU: Any,
         pivots: Any,
@@ -1215,7 +1215,7 @@ class linalg_lu_solve_default_handler(Protocol):
 class linalg_lu_solve_default(Handle[linalg_lu_solve_default_handler]):
     """aten::linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         LU: Tensor,
         pivots: Tensor,
@@ -1227,7 +1227,7 @@ class linalg_lu_solve_default(Handle[linalg_lu_solve_default_handler]):
 
 class linalg_lu_solve_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         LU: Any,
         pivots: Any,
@@ -1241,7 +1241,7 @@ class linalg_lu_solve_out_handler(Protocol):
 class linalg_lu_solve_out(Handle[linalg_lu_solve_out_handler]):
     """aten::linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         LU: Tensor,
         pivots: Tensor,
@@ -1257,36 +1257,36 @@ class linalg_lu_solve_packet(OpPacket):
     out: linalg_lu_solve_out
 
 class linalg_matmul_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class linalg_matmul_default(Handle[linalg_matmul_default_handler]):
     """aten::linalg_matmul(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class linalg_matmul_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class linalg_matmul_out(Handle[linalg_matmul_out_handler]):
     """aten::linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class linalg_matmul_packet(OpPacket):
     default: linalg_matmul_default
     out: linalg_matmul_out
 
 class linalg_matrix_exp_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class linalg_matrix_exp_default(Handle[linalg_matrix_exp_default_handler]):
     """aten::linalg_matrix_exp(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class linalg_matrix_exp_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class linalg_matrix_exp_out(Handle[linalg_matrix_exp_out_handler]):
     """aten::linalg_matrix_exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class linalg_matrix_exp_packet(OpPacket):
     default: linalg_matrix_exp_default
@@ -1294,7 +1294,7 @@ class linalg_matrix_exp_packet(OpPacket):
 
 class linalg_matrix_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: float,
@@ -1307,7 +1307,7 @@ class linalg_matrix_norm_default_handler(Protocol):
 class linalg_matrix_norm_default(Handle[linalg_matrix_norm_default_handler]):
     """aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: Number,
@@ -1319,7 +1319,7 @@ class linalg_matrix_norm_default(Handle[linalg_matrix_norm_default_handler]):
 
 class linalg_matrix_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: float,
@@ -1333,7 +1333,7 @@ class linalg_matrix_norm_out_handler(Protocol):
 class linalg_matrix_norm_out(Handle[linalg_matrix_norm_out_handler]):
     """aten::linalg_matrix_norm.out(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: Number,
@@ -1346,7 +1346,7 @@ class linalg_matrix_norm_out(Handle[linalg_matrix_norm_out_handler]):
 
 class linalg_matrix_norm_str_ord_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: str = ...,
@@ -1359,7 +1359,7 @@ class linalg_matrix_norm_str_ord_handler(Protocol):
 class linalg_matrix_norm_str_ord(Handle[linalg_matrix_norm_str_ord_handler]):
     """aten::linalg_matrix_norm.str_ord(Tensor self, str ord="fro", int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: str = "fro",
@@ -1371,7 +1371,7 @@ class linalg_matrix_norm_str_ord(Handle[linalg_matrix_norm_str_ord_handler]):
 
 class linalg_matrix_norm_str_ord_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: str = ...,
@@ -1385,7 +1385,7 @@ class linalg_matrix_norm_str_ord_out_handler(Protocol):
 class linalg_matrix_norm_str_ord_out(Handle[linalg_matrix_norm_str_ord_out_handler]):
     """aten::linalg_matrix_norm.str_ord_out(Tensor self, str ord="fro", int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: str = "fro",
@@ -1403,30 +1403,30 @@ class linalg_matrix_norm_packet(OpPacket):
     str_ord_out: linalg_matrix_norm_str_ord_out
 
 class linalg_matrix_power_default_handler(Protocol):
-    def __call__(_op, /, self: Any, n: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, n: int) -> Tensor: ...
 
 class linalg_matrix_power_default(Handle[linalg_matrix_power_default_handler]):
     """aten::linalg_matrix_power(Tensor self, int n) -> Tensor"""
-    def __call__(_op, /, self: Tensor, n: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, n: int) -> Tensor: ...
 
 class linalg_matrix_power_out_handler(Protocol):
-    def __call__(_op, /, self: Any, n: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, n: int, *, out: Any) -> Tensor: ...
 
 class linalg_matrix_power_out(Handle[linalg_matrix_power_out_handler]):
     """aten::linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, n: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, n: int, *, out: Tensor) -> Tensor: ...
 
 class linalg_matrix_power_packet(OpPacket):
     default: linalg_matrix_power_default
     out: linalg_matrix_power_out
 
 class linalg_matrix_rank_default_handler(Protocol):
-    def __call__(_op, /, self: Any, tol: float, hermitian: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, tol: float, hermitian: bool = ...) -> Tensor: ...
 
 class linalg_matrix_rank_default(Handle[linalg_matrix_rank_default_handler]):
     """aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tol: float | torch.SymFloat,
@@ -1435,7 +1435,7 @@ class linalg_matrix_rank_default(Handle[linalg_matrix_rank_default_handler]):
 
 class linalg_matrix_rank_atol_rtol_float_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1447,7 +1447,7 @@ class linalg_matrix_rank_atol_rtol_float_handler(Protocol):
 class linalg_matrix_rank_atol_rtol_float(Handle[linalg_matrix_rank_atol_rtol_float_handler]):
     """aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1458,7 +1458,7 @@ class linalg_matrix_rank_atol_rtol_float(Handle[linalg_matrix_rank_atol_rtol_flo
 
 class linalg_matrix_rank_atol_rtol_float_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1473,7 +1473,7 @@ class linalg_matrix_rank_atol_rtol_float_out(
 ):
     """aten::linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1485,7 +1485,7 @@ class linalg_matrix_rank_atol_rtol_float_out(
 
 class linalg_matrix_rank_atol_rtol_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         *,
@@ -1497,7 +1497,7 @@ class linalg_matrix_rank_atol_rtol_tensor_handler(Protocol):
 class linalg_matrix_rank_atol_rtol_tensor(Handle[linalg_matrix_rank_atol_rtol_tensor_handler]):
     """aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         *,
@@ -1508,7 +1508,7 @@ class linalg_matrix_rank_atol_rtol_tensor(Handle[linalg_matrix_rank_atol_rtol_te
 
 class linalg_matrix_rank_atol_rtol_tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         *,
@@ -1523,7 +1523,7 @@ class linalg_matrix_rank_atol_rtol_tensor_out(
 ):
     """aten::linalg_matrix_rank.atol_rtol_tensor_out(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         *,
@@ -1534,12 +1534,12 @@ class linalg_matrix_rank_atol_rtol_tensor_out(
     ) -> Tensor: ...
 
 class linalg_matrix_rank_out_handler(Protocol):
-    def __call__(_op, /, self: Any, tol: float, hermitian: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, tol: float, hermitian: bool = ..., *, out: Any) -> Tensor: ...
 
 class linalg_matrix_rank_out(Handle[linalg_matrix_rank_out_handler]):
     """aten::linalg_matrix_rank.out(Tensor self, float tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tol: float | torch.SymFloat,
@@ -1549,12 +1549,12 @@ class linalg_matrix_rank_out(Handle[linalg_matrix_rank_out_handler]):
     ) -> Tensor: ...
 
 class linalg_matrix_rank_out_tol_tensor_handler(Protocol):
-    def __call__(_op, /, input: Any, tol: Any, hermitian: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, tol: Any, hermitian: bool = ..., *, out: Any) -> Tensor: ...
 
 class linalg_matrix_rank_out_tol_tensor(Handle[linalg_matrix_rank_out_tol_tensor_handler]):
     """aten::linalg_matrix_rank.out_tol_tensor(Tensor input, Tensor tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         tol: Tensor,
@@ -1564,11 +1564,11 @@ class linalg_matrix_rank_out_tol_tensor(Handle[linalg_matrix_rank_out_tol_tensor
     ) -> Tensor: ...
 
 class linalg_matrix_rank_tol_tensor_handler(Protocol):
-    def __call__(_op, /, input: Any, tol: Any, hermitian: bool = ...) -> Tensor: ...
+    def __call__(cls, /, input: Any, tol: Any, hermitian: bool = ...) -> Tensor: ...
 
 class linalg_matrix_rank_tol_tensor(Handle[linalg_matrix_rank_tol_tensor_handler]):
     """aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor"""
-    def __call__(_op, /, input: Tensor, tol: Tensor, hermitian: bool = False) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, tol: Tensor, hermitian: bool = False) -> Tensor: ...
 
 class linalg_matrix_rank_packet(OpPacket):
     atol_rtol_float: linalg_matrix_rank_atol_rtol_float
@@ -1581,18 +1581,18 @@ class linalg_matrix_rank_packet(OpPacket):
     tol_tensor: linalg_matrix_rank_tol_tensor
 
 class linalg_multi_dot_default_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any]) -> Tensor: ...
+    def __call__(cls, /, tensors: list[Any]) -> Tensor: ...
 
 class linalg_multi_dot_default(Handle[linalg_multi_dot_default_handler]):
     """aten::linalg_multi_dot(Tensor[] tensors) -> Tensor"""
-    def __call__(_op, /, tensors: Sequence[Tensor]) -> Tensor: ...
+    def __call__(cls, /, tensors: Sequence[Tensor]) -> Tensor: ...
 
 class linalg_multi_dot_out_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, tensors: list[Any], *, out: Any) -> Tensor: ...
 
 class linalg_multi_dot_out(Handle[linalg_multi_dot_out_handler]):
     """aten::linalg_multi_dot.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, tensors: Sequence[Tensor], *, out: Tensor) -> Tensor: ...
 
 class linalg_multi_dot_packet(OpPacket):
     default: linalg_multi_dot_default
@@ -1600,7 +1600,7 @@ class linalg_multi_dot_packet(OpPacket):
 
 class linalg_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: float | None = ...,
@@ -1613,7 +1613,7 @@ class linalg_norm_default_handler(Protocol):
 class linalg_norm_default(Handle[linalg_norm_default_handler]):
     """aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: Number | None = None,
@@ -1625,7 +1625,7 @@ class linalg_norm_default(Handle[linalg_norm_default_handler]):
 
 class linalg_norm_ord_str_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: str,
@@ -1638,7 +1638,7 @@ class linalg_norm_ord_str_handler(Protocol):
 class linalg_norm_ord_str(Handle[linalg_norm_ord_str_handler]):
     """aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: str,
@@ -1650,7 +1650,7 @@ class linalg_norm_ord_str(Handle[linalg_norm_ord_str_handler]):
 
 class linalg_norm_ord_str_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: str,
@@ -1664,7 +1664,7 @@ class linalg_norm_ord_str_out_handler(Protocol):
 class linalg_norm_ord_str_out(Handle[linalg_norm_ord_str_out_handler]):
     """aten::linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: str,
@@ -1677,7 +1677,7 @@ class linalg_norm_ord_str_out(Handle[linalg_norm_ord_str_out_handler]):
 
 class linalg_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: float | None = ...,
@@ -1691,7 +1691,7 @@ class linalg_norm_out_handler(Protocol):
 class linalg_norm_out(Handle[linalg_norm_out_handler]):
     """aten::linalg_norm.out(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: Number | None = None,
@@ -1709,12 +1709,12 @@ class linalg_norm_packet(OpPacket):
     out: linalg_norm_out
 
 class linalg_pinv_default_handler(Protocol):
-    def __call__(_op, /, self: Any, rcond: float, hermitian: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, rcond: float, hermitian: bool = ...) -> Tensor: ...
 
 class linalg_pinv_default(Handle[linalg_pinv_default_handler]):
     """aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         rcond: float | torch.SymFloat,
@@ -1723,7 +1723,7 @@ class linalg_pinv_default(Handle[linalg_pinv_default_handler]):
 
 class linalg_pinv_atol_rtol_float_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1735,7 +1735,7 @@ class linalg_pinv_atol_rtol_float_handler(Protocol):
 class linalg_pinv_atol_rtol_float(Handle[linalg_pinv_atol_rtol_float_handler]):
     """aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1746,7 +1746,7 @@ class linalg_pinv_atol_rtol_float(Handle[linalg_pinv_atol_rtol_float_handler]):
 
 class linalg_pinv_atol_rtol_float_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1759,7 +1759,7 @@ class linalg_pinv_atol_rtol_float_out_handler(Protocol):
 class linalg_pinv_atol_rtol_float_out(Handle[linalg_pinv_atol_rtol_float_out_handler]):
     """aten::linalg_pinv.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1771,7 +1771,7 @@ class linalg_pinv_atol_rtol_float_out(Handle[linalg_pinv_atol_rtol_float_out_han
 
 class linalg_pinv_atol_rtol_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1783,7 +1783,7 @@ class linalg_pinv_atol_rtol_tensor_handler(Protocol):
 class linalg_pinv_atol_rtol_tensor(Handle[linalg_pinv_atol_rtol_tensor_handler]):
     """aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1794,7 +1794,7 @@ class linalg_pinv_atol_rtol_tensor(Handle[linalg_pinv_atol_rtol_tensor_handler])
 
 class linalg_pinv_atol_rtol_tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1807,7 +1807,7 @@ class linalg_pinv_atol_rtol_tensor_out_handler(Protocol):
 class linalg_pinv_atol_rtol_tensor_out(Handle[linalg_pinv_atol_rtol_tensor_out_handler]):
     """aten::linalg_pinv.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1818,12 +1818,12 @@ class linalg_pinv_atol_rtol_tensor_out(Handle[linalg_pinv_atol_rtol_tensor_out_h
     ) -> Tensor: ...
 
 class linalg_pinv_out_handler(Protocol):
-    def __call__(_op, /, self: Any, rcond: float, hermitian: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, rcond: float, hermitian: bool = ..., *, out: Any) -> Tensor: ...
 
 class linalg_pinv_out(Handle[linalg_pinv_out_handler]):
     """aten::linalg_pinv.out(Tensor self, float rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         rcond: float | torch.SymFloat,
@@ -1833,12 +1833,12 @@ class linalg_pinv_out(Handle[linalg_pinv_out_handler]):
     ) -> Tensor: ...
 
 class linalg_pinv_out_rcond_tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, rcond: Any, hermitian: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, rcond: Any, hermitian: bool = ..., *, out: Any) -> Tensor: ...
 
 class linalg_pinv_out_rcond_tensor(Handle[linalg_pinv_out_rcond_tensor_handler]):
     """aten::linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         rcond: Tensor,
@@ -1848,11 +1848,11 @@ class linalg_pinv_out_rcond_tensor(Handle[linalg_pinv_out_rcond_tensor_handler])
     ) -> Tensor: ...
 
 class linalg_pinv_rcond_tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, rcond: Any, hermitian: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, rcond: Any, hermitian: bool = ...) -> Tensor: ...
 
 class linalg_pinv_rcond_tensor(Handle[linalg_pinv_rcond_tensor_handler]):
     """aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, rcond: Tensor, hermitian: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, rcond: Tensor, hermitian: bool = False) -> Tensor: ...
 
 class linalg_pinv_packet(OpPacket):
     atol_rtol_float: linalg_pinv_atol_rtol_float
@@ -1865,19 +1865,19 @@ class linalg_pinv_packet(OpPacket):
     rcond_tensor: linalg_pinv_rcond_tensor
 
 class linalg_qr_default_handler(Protocol):
-    def __call__(_op, /, A: Any, mode: str = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, mode: str = ...) -> Sequence[Tensor]: ...
 
 class linalg_qr_default(Handle[linalg_qr_default_handler]):
     """aten::linalg_qr(Tensor A, str mode="reduced") -> (Tensor Q, Tensor R)"""
-    def __call__(_op, /, A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]: ...
 
 class linalg_qr_out_handler(Protocol):
-    def __call__(_op, /, A: Any, mode: str = ..., *, Q: Any, R: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, mode: str = ..., *, Q: Any, R: Any) -> Sequence[Tensor]: ...
 
 class linalg_qr_out(Handle[linalg_qr_out_handler]):
     """aten::linalg_qr.out(Tensor A, str mode="reduced", *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         mode: str = "reduced",
@@ -1891,19 +1891,19 @@ class linalg_qr_packet(OpPacket):
     out: linalg_qr_out
 
 class linalg_slogdet_default_handler(Protocol):
-    def __call__(_op, /, A: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any) -> Sequence[Tensor]: ...
 
 class linalg_slogdet_default(Handle[linalg_slogdet_default_handler]):
     """aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)"""
-    def __call__(_op, /, A: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class linalg_slogdet_out_handler(Protocol):
-    def __call__(_op, /, A: Any, *, sign: Any, logabsdet: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, *, sign: Any, logabsdet: Any) -> Sequence[Tensor]: ...
 
 class linalg_slogdet_out(Handle[linalg_slogdet_out_handler]):
     """aten::linalg_slogdet.out(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         *,
@@ -1916,18 +1916,18 @@ class linalg_slogdet_packet(OpPacket):
     out: linalg_slogdet_out
 
 class linalg_solve_default_handler(Protocol):
-    def __call__(_op, /, A: Any, B: Any, *, left: bool = ...) -> Tensor: ...
+    def __call__(cls, /, A: Any, B: Any, *, left: bool = ...) -> Tensor: ...
 
 class linalg_solve_default(Handle[linalg_solve_default_handler]):
     """aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"""
-    def __call__(_op, /, A: Tensor, B: Tensor, *, left: bool = True) -> Tensor: ...
+    def __call__(cls, /, A: Tensor, B: Tensor, *, left: bool = True) -> Tensor: ...
 
 class linalg_solve_out_handler(Protocol):
-    def __call__(_op, /, A: Any, B: Any, *, left: bool = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, A: Any, B: Any, *, left: bool = ..., out: Any) -> Tensor: ...
 
 class linalg_solve_out(Handle[linalg_solve_out_handler]):
     """aten::linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, A: Tensor, B: Tensor, *, left: bool = True, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, A: Tensor, B: Tensor, *, left: bool = True, out: Tensor) -> Tensor: ...
 
 class linalg_solve_packet(OpPacket):
     default: linalg_solve_default
@@ -1935,7 +1935,7 @@ class linalg_solve_packet(OpPacket):
 
 class linalg_solve_ex_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         B: Any,
@@ -1947,7 +1947,7 @@ class linalg_solve_ex_default_handler(Protocol):
 class linalg_solve_ex_default(Handle[linalg_solve_ex_default_handler]):
     """aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         B: Tensor,
@@ -1958,7 +1958,7 @@ class linalg_solve_ex_default(Handle[linalg_solve_ex_default_handler]):
 
 class linalg_solve_ex_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         B: Any,
@@ -1972,7 +1972,7 @@ class linalg_solve_ex_out_handler(Protocol):
 class linalg_solve_ex_out(Handle[linalg_solve_ex_out_handler]):
     """aten::linalg_solve_ex.out(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) info) -> (Tensor(a!) result, Tensor(b!) info)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         B: Tensor,
@@ -1989,7 +1989,7 @@ class linalg_solve_ex_packet(OpPacket):
 
 class linalg_solve_triangular_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         B: Any,
@@ -2002,7 +2002,7 @@ class linalg_solve_triangular_default_handler(Protocol):
 class linalg_solve_triangular_default(Handle[linalg_solve_triangular_default_handler]):
     """aten::linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         B: Tensor,
@@ -2014,7 +2014,7 @@ class linalg_solve_triangular_default(Handle[linalg_solve_triangular_default_han
 
 class linalg_solve_triangular_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         B: Any,
@@ -2028,7 +2028,7 @@ class linalg_solve_triangular_out_handler(Protocol):
 class linalg_solve_triangular_out(Handle[linalg_solve_triangular_out_handler]):
     """aten::linalg_solve_triangular.out(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         B: Tensor,
@@ -2045,7 +2045,7 @@ class linalg_solve_triangular_packet(OpPacket):
 
 class linalg_svd_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         full_matrices: bool = ...,
@@ -2056,7 +2056,7 @@ class linalg_svd_default_handler(Protocol):
 class linalg_svd_default(Handle[linalg_svd_default_handler]):
     """aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         full_matrices: bool = True,
@@ -2066,7 +2066,7 @@ class linalg_svd_default(Handle[linalg_svd_default_handler]):
 
 class linalg_svd_U_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         A: Any,
         full_matrices: bool = ...,
@@ -2080,7 +2080,7 @@ class linalg_svd_U_handler(Protocol):
 class linalg_svd_U(Handle[linalg_svd_U_handler]):
     """aten::linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)"""
     def __call__(
-        _op,
+        cls,
         /,
         A: Tensor,
         full_matrices: bool = True,
@@ -2096,48 +2096,48 @@ class linalg_svd_packet(OpPacket):
     default: linalg_svd_default
 
 class linalg_svdvals_default_handler(Protocol):
-    def __call__(_op, /, A: Any, *, driver: str | None = ...) -> Tensor: ...
+    def __call__(cls, /, A: Any, *, driver: str | None = ...) -> Tensor: ...
 
 class linalg_svdvals_default(Handle[linalg_svdvals_default_handler]):
     """aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor"""
-    def __call__(_op, /, A: Tensor, *, driver: str | None = None) -> Tensor: ...
+    def __call__(cls, /, A: Tensor, *, driver: str | None = None) -> Tensor: ...
 
 class linalg_svdvals_out_handler(Protocol):
-    def __call__(_op, /, A: Any, *, driver: str | None = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, A: Any, *, driver: str | None = ..., out: Any) -> Tensor: ...
 
 class linalg_svdvals_out(Handle[linalg_svdvals_out_handler]):
     """aten::linalg_svdvals.out(Tensor A, *, str? driver=None, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, A: Tensor, *, driver: str | None = None, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, A: Tensor, *, driver: str | None = None, out: Tensor) -> Tensor: ...
 
 class linalg_svdvals_packet(OpPacket):
     default: linalg_svdvals_default
     out: linalg_svdvals_out
 
 class linalg_tensorinv_default_handler(Protocol):
-    def __call__(_op, /, self: Any, ind: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, ind: int = ...) -> Tensor: ...
 
 class linalg_tensorinv_default(Handle[linalg_tensorinv_default_handler]):
     """aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, ind: int = 2) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, ind: int = 2) -> Tensor: ...
 
 class linalg_tensorinv_out_handler(Protocol):
-    def __call__(_op, /, self: Any, ind: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, ind: int = ..., *, out: Any) -> Tensor: ...
 
 class linalg_tensorinv_out(Handle[linalg_tensorinv_out_handler]):
     """aten::linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, ind: int = 2, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, ind: int = 2, *, out: Tensor) -> Tensor: ...
 
 class linalg_tensorinv_packet(OpPacket):
     default: linalg_tensorinv_default
     out: linalg_tensorinv_out
 
 class linalg_tensorsolve_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, dims: list[Any] | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, dims: list[Any] | None = ...) -> Tensor: ...
 
 class linalg_tensorsolve_default(Handle[linalg_tensorsolve_default_handler]):
     """aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -2146,7 +2146,7 @@ class linalg_tensorsolve_default(Handle[linalg_tensorsolve_default_handler]):
 
 class linalg_tensorsolve_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         other: Any,
@@ -2158,7 +2158,7 @@ class linalg_tensorsolve_out_handler(Protocol):
 class linalg_tensorsolve_out(Handle[linalg_tensorsolve_out_handler]):
     """aten::linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         other: Tensor,
@@ -2172,28 +2172,28 @@ class linalg_tensorsolve_packet(OpPacket):
     out: linalg_tensorsolve_out
 
 class linalg_vander_default_handler(Protocol):
-    def __call__(_op, /, x: Any, *, N: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, x: Any, *, N: int | None = ...) -> Tensor: ...
 
 class linalg_vander_default(Handle[linalg_vander_default_handler]):
     """aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor"""
-    def __call__(_op, /, x: Tensor, *, N: int | torch.SymInt | None = None) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, *, N: int | torch.SymInt | None = None) -> Tensor: ...
 
 class linalg_vander_packet(OpPacket):
     default: linalg_vander_default
 
 class linalg_vecdot_default_handler(Protocol):
-    def __call__(_op, /, x: Any, y: Any, *, dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, x: Any, y: Any, *, dim: int = ...) -> Tensor: ...
 
 class linalg_vecdot_default(Handle[linalg_vecdot_default_handler]):
     """aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor"""
-    def __call__(_op, /, x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor: ...
 
 class linalg_vecdot_out_handler(Protocol):
-    def __call__(_op, /, x: Any, y: Any, *, dim: int = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, x: Any, y: Any, *, dim: int = ..., out: Any) -> Tensor: ...
 
 class linalg_vecdot_out(Handle[linalg_vecdot_out_handler]):
     """aten::linalg_vecdot.out(Tensor x, Tensor y, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor) -> Tensor: ...
 
 class linalg_vecdot_packet(OpPacket):
     default: linalg_vecdot_default
@@ -2201,7 +2201,7 @@ class linalg_vecdot_packet(OpPacket):
 
 class linalg_vector_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: float = ...,
@@ -2214,7 +2214,7 @@ class linalg_vector_norm_default_handler(Protocol):
 class linalg_vector_norm_default(Handle[linalg_vector_norm_default_handler]):
     """aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: Number = 2,
@@ -2226,7 +2226,7 @@ class linalg_vector_norm_default(Handle[linalg_vector_norm_default_handler]):
 
 class linalg_vector_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         ord: float = ...,
@@ -2240,7 +2240,7 @@ class linalg_vector_norm_out_handler(Protocol):
 class linalg_vector_norm_out(Handle[linalg_vector_norm_out_handler]):
     """aten::linalg_vector_norm.out(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         ord: Number = 2,
@@ -2256,29 +2256,29 @@ class linalg_vector_norm_packet(OpPacket):
     out: linalg_vector_norm_out
 
 class logdet_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class logdet_default(Handle[logdet_default_handler]):
     """aten::logdet(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class logdet_packet(OpPacket):
     default: logdet_default
 
 class lu_solve_default_handler(Protocol):
-    def __call__(_op, /, self: Any, LU_data: Any, LU_pivots: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, LU_data: Any, LU_pivots: Any) -> Tensor: ...
 
 class lu_solve_default(Handle[lu_solve_default_handler]):
     """aten::lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor"""
-    def __call__(_op, /, self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor: ...
 
 class lu_solve_out_handler(Protocol):
-    def __call__(_op, /, self: Any, LU_data: Any, LU_pivots: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, LU_data: Any, LU_pivots: Any, *, out: Any) -> Tensor: ...
 
 class lu_solve_out(Handle[lu_solve_out_handler]):
     """aten::lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         LU_data: Tensor,
@@ -2293,7 +2293,7 @@ class lu_solve_packet(OpPacket):
 
 class lu_unpack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         LU_data: Any,
         LU_pivots: Any,
@@ -2304,7 +2304,7 @@ class lu_unpack_default_handler(Protocol):
 class lu_unpack_default(Handle[lu_unpack_default_handler]):
     """aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)"""
     def __call__(
-        _op,
+        cls,
         /,
         LU_data: Tensor,
         LU_pivots: Tensor,
@@ -2314,7 +2314,7 @@ class lu_unpack_default(Handle[lu_unpack_default_handler]):
 
 class lu_unpack_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         LU_data: Any,
         LU_pivots: Any,
@@ -2329,7 +2329,7 @@ class lu_unpack_out_handler(Protocol):
 class lu_unpack_out(Handle[lu_unpack_out_handler]):
     """aten::lu_unpack.out(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)"""
     def __call__(
-        _op,
+        cls,
         /,
         LU_data: Tensor,
         LU_pivots: Tensor,
@@ -2346,54 +2346,54 @@ class lu_unpack_packet(OpPacket):
     out: lu_unpack_out
 
 class matrix_H_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class matrix_H_default(Handle[matrix_H_default_handler]):
     """aten::matrix_H(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class matrix_H_packet(OpPacket):
     a: torchscript_tensors.matrix_H_a
     default: matrix_H_default
 
 class matrix_exp_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class matrix_exp_default(Handle[matrix_exp_default_handler]):
     """aten::matrix_exp(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class matrix_exp_packet(OpPacket):
     default: matrix_exp_default
 
 class matrix_power_default_handler(Protocol):
-    def __call__(_op, /, self: Any, n: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, n: int) -> Tensor: ...
 
 class matrix_power_default(Handle[matrix_power_default_handler]):
     """aten::matrix_power(Tensor self, int n) -> Tensor"""
-    def __call__(_op, /, self: Tensor, n: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, n: int) -> Tensor: ...
 
 class matrix_power_out_handler(Protocol):
-    def __call__(_op, /, self: Any, n: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, n: int, *, out: Any) -> Tensor: ...
 
 class matrix_power_out(Handle[matrix_power_out_handler]):
     """aten::matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, n: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, n: int, *, out: Tensor) -> Tensor: ...
 
 class matrix_power_packet(OpPacket):
     default: matrix_power_default
     out: matrix_power_out
 
 class native_norm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
 
 class native_norm_default(Handle[native_norm_default_handler]):
     """aten::native_norm(Tensor self, Scalar p=2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: Number = 2) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number = 2) -> Tensor: ...
 
 class native_norm_ScalarOpt_dim_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float | None,
@@ -2405,7 +2405,7 @@ class native_norm_ScalarOpt_dim_dtype_handler(Protocol):
 class native_norm_ScalarOpt_dim_dtype(Handle[native_norm_ScalarOpt_dim_dtype_handler]):
     """aten::native_norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, ScalarType? dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number | None,
@@ -2416,7 +2416,7 @@ class native_norm_ScalarOpt_dim_dtype(Handle[native_norm_ScalarOpt_dim_dtype_han
 
 class native_norm_ScalarOpt_dim_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float | None,
@@ -2430,7 +2430,7 @@ class native_norm_ScalarOpt_dim_dtype_out_handler(Protocol):
 class native_norm_ScalarOpt_dim_dtype_out(Handle[native_norm_ScalarOpt_dim_dtype_out_handler]):
     """aten::native_norm.ScalarOpt_dim_dtype_out(Tensor self, Scalar? p, int[1] dim, bool keepdim, ScalarType? dtype, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number | None,
@@ -2442,11 +2442,11 @@ class native_norm_ScalarOpt_dim_dtype_out(Handle[native_norm_ScalarOpt_dim_dtype
     ) -> Tensor: ...
 
 class native_norm_out_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
 
 class native_norm_out(Handle[native_norm_out_handler]):
     """aten::native_norm.out(Tensor self, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: Number = 2, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number = 2, *, out: Tensor) -> Tensor: ...
 
 class native_norm_packet(OpPacket):
     ScalarOpt_dim_dtype: native_norm_ScalarOpt_dim_dtype
@@ -2455,15 +2455,15 @@ class native_norm_packet(OpPacket):
     out: native_norm_out
 
 class norm_Scalar_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
 
 class norm_Scalar(Handle[norm_Scalar_handler]):
     """aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: Number = 2) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number = 2) -> Tensor: ...
 
 class norm_ScalarOpt_dim_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float | None,
@@ -2474,7 +2474,7 @@ class norm_ScalarOpt_dim_handler(Protocol):
 class norm_ScalarOpt_dim(Handle[norm_ScalarOpt_dim_handler]):
     """aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number | None,
@@ -2484,7 +2484,7 @@ class norm_ScalarOpt_dim(Handle[norm_ScalarOpt_dim_handler]):
 
 class norm_ScalarOpt_dim_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float | None,
@@ -2497,7 +2497,7 @@ class norm_ScalarOpt_dim_dtype_handler(Protocol):
 class norm_ScalarOpt_dim_dtype(Handle[norm_ScalarOpt_dim_dtype_handler]):
     """aten::norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number | None,
@@ -2508,19 +2508,19 @@ class norm_ScalarOpt_dim_dtype(Handle[norm_ScalarOpt_dim_dtype_handler]):
     ) -> Tensor: ...
 
 class norm_ScalarOpt_dtype_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float | None, *, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float | None, *, dtype: torch.dtype) -> Tensor: ...
 
 class norm_ScalarOpt_dtype(Handle[norm_ScalarOpt_dtype_handler]):
     """aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: Number | None, *, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number | None, *, dtype: torch.dtype) -> Tensor: ...
 
 class norm_ScalarOpt_dtype_out_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float | None, *, dtype: torch.dtype, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float | None, *, dtype: torch.dtype, out: Any) -> Tensor: ...
 
 class norm_ScalarOpt_dtype_out(Handle[norm_ScalarOpt_dtype_out_handler]):
     """aten::norm.ScalarOpt_dtype_out(Tensor self, Scalar? p, *, ScalarType dtype, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number | None,
@@ -2530,15 +2530,15 @@ class norm_ScalarOpt_dtype_out(Handle[norm_ScalarOpt_dtype_out_handler]):
     ) -> Tensor: ...
 
 class norm_Scalar_out_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
 
 class norm_Scalar_out(Handle[norm_Scalar_out_handler]):
     """aten::norm.Scalar_out(Tensor self, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: Number = 2, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number = 2, *, out: Tensor) -> Tensor: ...
 
 class norm_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float | None,
@@ -2552,7 +2552,7 @@ class norm_dtype_out_handler(Protocol):
 class norm_dtype_out(Handle[norm_dtype_out_handler]):
     """aten::norm.dtype_out(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number | None,
@@ -2565,7 +2565,7 @@ class norm_dtype_out(Handle[norm_dtype_out_handler]):
 
 class norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float | None,
@@ -2578,7 +2578,7 @@ class norm_out_handler(Protocol):
 class norm_out(Handle[norm_out_handler]):
     """aten::norm.out(Tensor self, Scalar? p, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number | None,
@@ -2599,19 +2599,19 @@ class norm_packet(OpPacket):
     out: norm_out
 
 class nuclear_norm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, keepdim: bool = ...) -> Tensor: ...
 
 class nuclear_norm_default(Handle[nuclear_norm_default_handler]):
     """aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, keepdim: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, keepdim: bool = False) -> Tensor: ...
 
 class nuclear_norm_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], keepdim: bool = ...) -> Tensor: ...
 
 class nuclear_norm_dim(Handle[nuclear_norm_dim_handler]):
     """aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -2619,12 +2619,12 @@ class nuclear_norm_dim(Handle[nuclear_norm_dim_handler]):
     ) -> Tensor: ...
 
 class nuclear_norm_dim_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], keepdim: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], keepdim: bool = ..., *, out: Any) -> Tensor: ...
 
 class nuclear_norm_dim_out(Handle[nuclear_norm_dim_out_handler]):
     """aten::nuclear_norm.dim_out(Tensor self, int[2] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -2634,11 +2634,11 @@ class nuclear_norm_dim_out(Handle[nuclear_norm_dim_out_handler]):
     ) -> Tensor: ...
 
 class nuclear_norm_out_handler(Protocol):
-    def __call__(_op, /, self: Any, keepdim: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, keepdim: bool = ..., *, out: Any) -> Tensor: ...
 
 class nuclear_norm_out(Handle[nuclear_norm_out_handler]):
     """aten::nuclear_norm.out(Tensor self, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, keepdim: bool = False, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, keepdim: bool = False, *, out: Tensor) -> Tensor: ...
 
 class nuclear_norm_packet(OpPacket):
     default: nuclear_norm_default
@@ -2647,18 +2647,18 @@ class nuclear_norm_packet(OpPacket):
     out: nuclear_norm_out
 
 class orgqr_default_handler(Protocol):
-    def __call__(_op, /, self: Any, input2: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, input2: Any) -> Tensor: ...
 
 class orgqr_default(Handle[orgqr_default_handler]):
     """aten::orgqr(Tensor self, Tensor input2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, input2: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, input2: Tensor) -> Tensor: ...
 
 class orgqr_out_handler(Protocol):
-    def __call__(_op, /, self: Any, input2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, input2: Any, *, out: Any) -> Tensor: ...
 
 class orgqr_out(Handle[orgqr_out_handler]):
     """aten::orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, input2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, input2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class orgqr_packet(OpPacket):
     default: orgqr_default
@@ -2666,7 +2666,7 @@ class orgqr_packet(OpPacket):
 
 class ormqr_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         input2: Any,
@@ -2678,7 +2678,7 @@ class ormqr_default_handler(Protocol):
 class ormqr_default(Handle[ormqr_default_handler]):
     """aten::ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         input2: Tensor,
@@ -2689,7 +2689,7 @@ class ormqr_default(Handle[ormqr_default_handler]):
 
 class ormqr_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         input2: Any,
@@ -2703,7 +2703,7 @@ class ormqr_out_handler(Protocol):
 class ormqr_out(Handle[ormqr_out_handler]):
     """aten::ormqr.out(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         input2: Tensor,
@@ -2719,29 +2719,29 @@ class ormqr_packet(OpPacket):
     out: ormqr_out
 
 class pinverse_default_handler(Protocol):
-    def __call__(_op, /, self: Any, rcond: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, rcond: float = ...) -> Tensor: ...
 
 class pinverse_default(Handle[pinverse_default_handler]):
     """aten::pinverse(Tensor self, float rcond=1e-15) -> Tensor"""
-    def __call__(_op, /, self: Tensor, rcond: float | torch.SymFloat = 1e-15) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, rcond: float | torch.SymFloat = 1e-15) -> Tensor: ...
 
 class pinverse_packet(OpPacket):
     default: pinverse_default
 
 class qr_default_handler(Protocol):
-    def __call__(_op, /, self: Any, some: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, some: bool = ...) -> Sequence[Tensor]: ...
 
 class qr_default(Handle[qr_default_handler]):
     """aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"""
-    def __call__(_op, /, self: Tensor, some: bool = True) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, some: bool = True) -> tuple[Tensor, Tensor]: ...
 
 class qr_Q_handler(Protocol):
-    def __call__(_op, /, self: Any, some: bool = ..., *, Q: Any, R: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, some: bool = ..., *, Q: Any, R: Any) -> Sequence[Tensor]: ...
 
 class qr_Q(Handle[qr_Q_handler]):
     """aten::qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         some: bool = True,
@@ -2755,19 +2755,19 @@ class qr_packet(OpPacket):
     default: qr_default
 
 class renorm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float, dim: int, maxnorm: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float, dim: int, maxnorm: float) -> Tensor: ...
 
 class renorm_default(Handle[renorm_default_handler]):
     """aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"""
-    def __call__(_op, /, self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
 
 class renorm_out_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float, dim: int, maxnorm: float, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float, dim: int, maxnorm: float, *, out: Any) -> Tensor: ...
 
 class renorm_out(Handle[renorm_out_handler]):
     """aten::renorm.out(Tensor self, Scalar p, int dim, Scalar maxnorm, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Number,
@@ -2782,29 +2782,29 @@ class renorm_packet(OpPacket):
     out: renorm_out
 
 class renorm__default_handler(Protocol):
-    def __call__(_op, /, self: Any, p: float, dim: int, maxnorm: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: float, dim: int, maxnorm: float) -> Tensor: ...
 
 class renorm__default(Handle[renorm__default_handler]):
     """aten::renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor: ...
 
 class renorm__packet(OpPacket):
     default: renorm__default
 
 class slogdet_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any) -> Sequence[Tensor]: ...
 
 class slogdet_default(Handle[slogdet_default_handler]):
     """aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)"""
-    def __call__(_op, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class slogdet_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, sign: Any, logabsdet: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, *, sign: Any, logabsdet: Any) -> Sequence[Tensor]: ...
 
 class slogdet_out(Handle[slogdet_out_handler]):
     """aten::slogdet.out(Tensor self, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2818,7 +2818,7 @@ class slogdet_packet(OpPacket):
 
 class svd_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         some: bool = ...,
@@ -2828,7 +2828,7 @@ class svd_default_handler(Protocol):
 class svd_default(Handle[svd_default_handler]):
     """aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         some: bool = True,
@@ -2837,7 +2837,7 @@ class svd_default(Handle[svd_default_handler]):
 
 class svd_U_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         some: bool = ...,
@@ -2851,7 +2851,7 @@ class svd_U_handler(Protocol):
 class svd_U(Handle[svd_U_handler]):
     """aten::svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         some: bool = True,
@@ -2867,18 +2867,18 @@ class svd_packet(OpPacket):
     default: svd_default
 
 class trace_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class trace_default(Handle[trace_default_handler]):
     """aten::trace(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class trace_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class trace_out(Handle[trace_out_handler]):
     """aten::trace.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class trace_packet(OpPacket):
     default: trace_default
@@ -2886,7 +2886,7 @@ class trace_packet(OpPacket):
 
 class triangular_solve_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         A: Any,
@@ -2898,7 +2898,7 @@ class triangular_solve_default_handler(Protocol):
 class triangular_solve_default(Handle[triangular_solve_default_handler]):
     """aten::triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         A: Tensor,
@@ -2909,7 +2909,7 @@ class triangular_solve_default(Handle[triangular_solve_default_handler]):
 
 class triangular_solve_X_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         A: Any,
@@ -2924,7 +2924,7 @@ class triangular_solve_X_handler(Protocol):
 class triangular_solve_X(Handle[triangular_solve_X_handler]):
     """aten::triangular_solve.X(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, Tensor(a!) X, Tensor(b!) M) -> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         A: Tensor,
@@ -2941,19 +2941,19 @@ class triangular_solve_packet(OpPacket):
     default: triangular_solve_default
 
 class tril_default_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ...) -> Tensor: ...
 
 class tril_default(Handle[tril_default_handler]):
     """aten::tril(Tensor self, SymInt diagonal=0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
 
 class tril_out_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ..., *, out: Any) -> Tensor: ...
 
 class tril_out(Handle[tril_out_handler]):
     """aten::tril.out(Tensor self, SymInt diagonal=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         diagonal: int | torch.SymInt = 0,
@@ -2966,29 +2966,29 @@ class tril_packet(OpPacket):
     out: tril_out
 
 class tril__default_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ...) -> Tensor: ...
 
 class tril__default(Handle[tril__default_handler]):
     """aten::tril_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
 
 class tril__packet(OpPacket):
     default: tril__default
 
 class triu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ...) -> Tensor: ...
 
 class triu_default(Handle[triu_default_handler]):
     """aten::triu(Tensor self, SymInt diagonal=0) -> Tensor"""
-    def __call__(_op, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
 
 class triu_out_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ..., *, out: Any) -> Tensor: ...
 
 class triu_out(Handle[triu_out_handler]):
     """aten::triu.out(Tensor self, SymInt diagonal=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         diagonal: int | torch.SymInt = 0,
@@ -3001,21 +3001,21 @@ class triu_packet(OpPacket):
     out: triu_out
 
 class triu__default_handler(Protocol):
-    def __call__(_op, /, self: Any, diagonal: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, diagonal: int = ...) -> Tensor: ...
 
 class triu__default(Handle[triu__default_handler]):
     """aten::triu_(Tensor(a!) self, SymInt diagonal=0) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, diagonal: int | torch.SymInt = 0) -> Tensor: ...
 
 class triu__packet(OpPacket):
     default: triu__default
 
 class vander_default_handler(Protocol):
-    def __call__(_op, /, x: Any, N: int | None = ..., increasing: bool = ...) -> Tensor: ...
+    def __call__(cls, /, x: Any, N: int | None = ..., increasing: bool = ...) -> Tensor: ...
 
 class vander_default(Handle[vander_default_handler]):
     """aten::vander(Tensor x, int? N=None, bool increasing=False) -> Tensor"""
-    def __call__(_op, /, x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor: ...
 
 class vander_packet(OpPacket):
     default: vander_default

@@ -76,6 +76,7 @@ def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, zero_i
 @stub(
     "aten::_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def _ctc_loss_Tensor(
@@ -100,6 +101,8 @@ def _ctc_loss_Tensor(
     "aten::_ctc_loss.Tensor_out(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _ctc_loss_Tensor_out(
     log_probs,
@@ -383,6 +386,7 @@ def cross_entropy_loss(
     "aten::ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="by_argument",
 )
 def ctc_loss_IntList(
     log_probs,
@@ -408,6 +412,7 @@ def ctc_loss_IntList(
     "aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
 )
 def ctc_loss_Tensor(
     log_probs,

@@ -12,7 +12,7 @@ from dispatch_core._ops import OpPacket
 
 class _ctc_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -25,7 +25,7 @@ class _ctc_loss_default_handler(Protocol):
 class _ctc_loss_default(Handle[_ctc_loss_default_handler]):
     """aten::_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -37,7 +37,7 @@ class _ctc_loss_default(Handle[_ctc_loss_default_handler]):
 
 class _ctc_loss_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -50,7 +50,7 @@ class _ctc_loss_Tensor_handler(Protocol):
 class _ctc_loss_Tensor(Handle[_ctc_loss_Tensor_handler]):
     """aten::_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -62,7 +62,7 @@ class _ctc_loss_Tensor(Handle[_ctc_loss_Tensor_handler]):
 
 class _ctc_loss_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -78,7 +78,7 @@ class _ctc_loss_Tensor_out_handler(Protocol):
 class _ctc_loss_Tensor_out(Handle[_ctc_loss_Tensor_out_handler]):
     """aten::_ctc_loss.Tensor_out(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -93,7 +93,7 @@ class _ctc_loss_Tensor_out(Handle[_ctc_loss_Tensor_out_handler]):
 
 class _ctc_loss_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -109,7 +109,7 @@ class _ctc_loss_out_handler(Protocol):
 class _ctc_loss_out(Handle[_ctc_loss_out_handler]):
     """aten::_ctc_loss.out(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -130,7 +130,7 @@ class _ctc_loss_packet(OpPacket):
 
 class _cudnn_ctc_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -144,7 +144,7 @@ class _cudnn_ctc_loss_default_handler(Protocol):
 class _cudnn_ctc_loss_default(Handle[_cudnn_ctc_loss_default_handler]):
     """aten::_cudnn_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank, bool deterministic, bool zero_infinity) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -157,7 +157,7 @@ class _cudnn_ctc_loss_default(Handle[_cudnn_ctc_loss_default_handler]):
 
 class _cudnn_ctc_loss_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -171,7 +171,7 @@ class _cudnn_ctc_loss_Tensor_handler(Protocol):
 class _cudnn_ctc_loss_Tensor(Handle[_cudnn_ctc_loss_Tensor_handler]):
     """aten::_cudnn_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, bool deterministic, bool zero_infinity) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -184,7 +184,7 @@ class _cudnn_ctc_loss_Tensor(Handle[_cudnn_ctc_loss_Tensor_handler]):
 
 class _cudnn_ctc_loss_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -201,7 +201,7 @@ class _cudnn_ctc_loss_out_handler(Protocol):
 class _cudnn_ctc_loss_out(Handle[_cudnn_ctc_loss_out_handler]):
     """aten::_cudnn_ctc_loss.out(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank, bool deterministic, bool zero_infinity, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -222,7 +222,7 @@ class _cudnn_ctc_loss_packet(OpPacket):
 
 class _use_cudnn_ctc_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -234,7 +234,7 @@ class _use_cudnn_ctc_loss_default_handler(Protocol):
 class _use_cudnn_ctc_loss_default(Handle[_use_cudnn_ctc_loss_default_handler]):
     """aten::_use_cudnn_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank) -> bool"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -245,7 +245,7 @@ class _use_cudnn_ctc_loss_default(Handle[_use_cudnn_ctc_loss_default_handler]):
 
 class _use_cudnn_ctc_loss_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -257,7 +257,7 @@ class _use_cudnn_ctc_loss_Tensor_handler(Protocol):
 class _use_cudnn_ctc_loss_Tensor(Handle[_use_cudnn_ctc_loss_Tensor_handler]):
     """aten::_use_cudnn_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank) -> bool"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -272,7 +272,7 @@ class _use_cudnn_ctc_loss_packet(OpPacket):
 
 class _use_miopen_ctc_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -284,7 +284,7 @@ class _use_miopen_ctc_loss_default_handler(Protocol):
 class _use_miopen_ctc_loss_default(Handle[_use_miopen_ctc_loss_default_handler]):
     """aten::_use_miopen_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank) -> bool"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -295,7 +295,7 @@ class _use_miopen_ctc_loss_default(Handle[_use_miopen_ctc_loss_default_handler])
 
 class _use_miopen_ctc_loss_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -307,7 +307,7 @@ class _use_miopen_ctc_loss_Tensor_handler(Protocol):
 class _use_miopen_ctc_loss_Tensor(Handle[_use_miopen_ctc_loss_Tensor_handler]):
     """aten::_use_miopen_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank) -> bool"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -322,7 +322,7 @@ class _use_miopen_ctc_loss_packet(OpPacket):
 
 class binary_cross_entropy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -333,7 +333,7 @@ class binary_cross_entropy_default_handler(Protocol):
 class binary_cross_entropy_default(Handle[binary_cross_entropy_default_handler]):
     """aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -343,7 +343,7 @@ class binary_cross_entropy_default(Handle[binary_cross_entropy_default_handler])
 
 class binary_cross_entropy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -356,7 +356,7 @@ class binary_cross_entropy_out_handler(Protocol):
 class binary_cross_entropy_out(Handle[binary_cross_entropy_out_handler]):
     """aten::binary_cross_entropy.out(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -372,7 +372,7 @@ class binary_cross_entropy_packet(OpPacket):
 
 class binary_cross_entropy_with_logits_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -386,7 +386,7 @@ class binary_cross_entropy_with_logits_default(
 ):
     """aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -397,7 +397,7 @@ class binary_cross_entropy_with_logits_default(
 
 class binary_cross_entropy_with_logits_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -411,7 +411,7 @@ class binary_cross_entropy_with_logits_out_handler(Protocol):
 class binary_cross_entropy_with_logits_out(Handle[binary_cross_entropy_with_logits_out_handler]):
     """aten::binary_cross_entropy_with_logits.out(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -428,7 +428,7 @@ class binary_cross_entropy_with_logits_packet(OpPacket):
 
 class cosine_embedding_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input1: Any,
         input2: Any,
@@ -440,7 +440,7 @@ class cosine_embedding_loss_default_handler(Protocol):
 class cosine_embedding_loss_default(Handle[cosine_embedding_loss_default_handler]):
     """aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input1: Tensor,
         input2: Tensor,
@@ -454,7 +454,7 @@ class cosine_embedding_loss_packet(OpPacket):
 
 class cross_entropy_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -467,7 +467,7 @@ class cross_entropy_loss_default_handler(Protocol):
 class cross_entropy_loss_default(Handle[cross_entropy_loss_default_handler]):
     """aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -482,7 +482,7 @@ class cross_entropy_loss_packet(OpPacket):
 
 class ctc_loss_IntList_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -496,7 +496,7 @@ class ctc_loss_IntList_handler(Protocol):
 class ctc_loss_IntList(Handle[ctc_loss_IntList_handler]):
     """aten::ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -509,7 +509,7 @@ class ctc_loss_IntList(Handle[ctc_loss_IntList_handler]):
 
 class ctc_loss_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -523,7 +523,7 @@ class ctc_loss_Tensor_handler(Protocol):
 class ctc_loss_Tensor(Handle[ctc_loss_Tensor_handler]):
     """aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -540,7 +540,7 @@ class ctc_loss_packet(OpPacket):
 
 class hinge_embedding_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -551,7 +551,7 @@ class hinge_embedding_loss_default_handler(Protocol):
 class hinge_embedding_loss_default(Handle[hinge_embedding_loss_default_handler]):
     """aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -564,7 +564,7 @@ class hinge_embedding_loss_packet(OpPacket):
 
 class huber_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -575,7 +575,7 @@ class huber_loss_default_handler(Protocol):
 class huber_loss_default(Handle[huber_loss_default_handler]):
     """aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -585,7 +585,7 @@ class huber_loss_default(Handle[huber_loss_default_handler]):
 
 class huber_loss_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -598,7 +598,7 @@ class huber_loss_out_handler(Protocol):
 class huber_loss_out(Handle[huber_loss_out_handler]):
     """aten::huber_loss.out(Tensor self, Tensor target, int reduction=1, float delta=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -614,7 +614,7 @@ class huber_loss_packet(OpPacket):
 
 class kl_div_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -626,7 +626,7 @@ class kl_div_default_handler(Protocol):
 class kl_div_default(Handle[kl_div_default_handler]):
     """aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -639,18 +639,18 @@ class kl_div_packet(OpPacket):
     default: kl_div_default
 
 class l1_loss_default_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
 
 class l1_loss_default(Handle[l1_loss_default_handler]):
     """aten::l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
 
 class l1_loss_packet(OpPacket):
     default: l1_loss_default
 
 class margin_ranking_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input1: Any,
         input2: Any,
@@ -662,7 +662,7 @@ class margin_ranking_loss_default_handler(Protocol):
 class margin_ranking_loss_default(Handle[margin_ranking_loss_default_handler]):
     """aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input1: Tensor,
         input2: Tensor,
@@ -676,7 +676,7 @@ class margin_ranking_loss_packet(OpPacket):
 
 class miopen_ctc_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -690,7 +690,7 @@ class miopen_ctc_loss_default_handler(Protocol):
 class miopen_ctc_loss_default(Handle[miopen_ctc_loss_default_handler]):
     """aten::miopen_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank, bool deterministic, bool zero_infinity) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -703,7 +703,7 @@ class miopen_ctc_loss_default(Handle[miopen_ctc_loss_default_handler]):
 
 class miopen_ctc_loss_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -717,7 +717,7 @@ class miopen_ctc_loss_Tensor_handler(Protocol):
 class miopen_ctc_loss_Tensor(Handle[miopen_ctc_loss_Tensor_handler]):
     """aten::miopen_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, bool deterministic, bool zero_infinity) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -730,7 +730,7 @@ class miopen_ctc_loss_Tensor(Handle[miopen_ctc_loss_Tensor_handler]):
 
 class miopen_ctc_loss_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Any,
         targets: Any,
@@ -747,7 +747,7 @@ class miopen_ctc_loss_out_handler(Protocol):
 class miopen_ctc_loss_out(Handle[miopen_ctc_loss_out_handler]):
     """aten::miopen_ctc_loss.out(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank, bool deterministic, bool zero_infinity, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         log_probs: Tensor,
         targets: Tensor,
@@ -767,19 +767,19 @@ class miopen_ctc_loss_packet(OpPacket):
     out: miopen_ctc_loss_out
 
 class mse_loss_default_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
 
 class mse_loss_default(Handle[mse_loss_default_handler]):
     """aten::mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
 
 class mse_loss_out_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int = ..., *, out: Any) -> Tensor: ...
 
 class mse_loss_out(Handle[mse_loss_out_handler]):
     """aten::mse_loss.out(Tensor self, Tensor target, int reduction=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -794,7 +794,7 @@ class mse_loss_packet(OpPacket):
 
 class multi_margin_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -807,7 +807,7 @@ class multi_margin_loss_default_handler(Protocol):
 class multi_margin_loss_default(Handle[multi_margin_loss_default_handler]):
     """aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -819,7 +819,7 @@ class multi_margin_loss_default(Handle[multi_margin_loss_default_handler]):
 
 class multi_margin_loss_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -834,7 +834,7 @@ class multi_margin_loss_out_handler(Protocol):
 class multi_margin_loss_out(Handle[multi_margin_loss_out_handler]):
     """aten::multi_margin_loss.out(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -851,19 +851,19 @@ class multi_margin_loss_packet(OpPacket):
     out: multi_margin_loss_out
 
 class multilabel_margin_loss_default_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
 
 class multilabel_margin_loss_default(Handle[multilabel_margin_loss_default_handler]):
     """aten::multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
 
 class multilabel_margin_loss_out_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int = ..., *, out: Any) -> Tensor: ...
 
 class multilabel_margin_loss_out(Handle[multilabel_margin_loss_out_handler]):
     """aten::multilabel_margin_loss.out(Tensor self, Tensor target, int reduction=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -877,17 +877,17 @@ class multilabel_margin_loss_packet(OpPacket):
     out: multilabel_margin_loss_out
 
 class multilabel_margin_loss_forward_default_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int) -> Sequence[Tensor]: ...
 
 class multilabel_margin_loss_forward_default(
     Handle[multilabel_margin_loss_forward_default_handler],
 ):
     """aten::multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor output, Tensor is_target)"""
-    def __call__(_op, /, self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]: ...
 
 class multilabel_margin_loss_forward_output_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -900,7 +900,7 @@ class multilabel_margin_loss_forward_output_handler(Protocol):
 class multilabel_margin_loss_forward_output(Handle[multilabel_margin_loss_forward_output_handler]):
     """aten::multilabel_margin_loss_forward.output(Tensor self, Tensor target, int reduction, *, Tensor(a!) output, Tensor(b!) is_target) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -916,7 +916,7 @@ class multilabel_margin_loss_forward_packet(OpPacket):
 
 class nll_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -928,7 +928,7 @@ class nll_loss_default_handler(Protocol):
 class nll_loss_default(Handle[nll_loss_default_handler]):
     """aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -939,7 +939,7 @@ class nll_loss_default(Handle[nll_loss_default_handler]):
 
 class nll_loss_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -953,7 +953,7 @@ class nll_loss_out_handler(Protocol):
 class nll_loss_out(Handle[nll_loss_out_handler]):
     """aten::nll_loss.out(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -970,7 +970,7 @@ class nll_loss_packet(OpPacket):
 
 class nll_loss2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -982,7 +982,7 @@ class nll_loss2d_default_handler(Protocol):
 class nll_loss2d_default(Handle[nll_loss2d_default_handler]):
     """aten::nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -993,7 +993,7 @@ class nll_loss2d_default(Handle[nll_loss2d_default_handler]):
 
 class nll_loss2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1007,7 +1007,7 @@ class nll_loss2d_out_handler(Protocol):
 class nll_loss2d_out(Handle[nll_loss2d_out_handler]):
     """aten::nll_loss2d.out(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1024,7 +1024,7 @@ class nll_loss2d_packet(OpPacket):
 
 class nll_loss2d_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1036,7 +1036,7 @@ class nll_loss2d_forward_default_handler(Protocol):
 class nll_loss2d_forward_default(Handle[nll_loss2d_forward_default_handler]):
     """aten::nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1047,7 +1047,7 @@ class nll_loss2d_forward_default(Handle[nll_loss2d_forward_default_handler]):
 
 class nll_loss2d_forward_output_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1062,7 +1062,7 @@ class nll_loss2d_forward_output_handler(Protocol):
 class nll_loss2d_forward_output(Handle[nll_loss2d_forward_output_handler]):
     """aten::nll_loss2d_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1080,7 +1080,7 @@ class nll_loss2d_forward_packet(OpPacket):
 
 class nll_loss_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1092,7 +1092,7 @@ class nll_loss_forward_default_handler(Protocol):
 class nll_loss_forward_default(Handle[nll_loss_forward_default_handler]):
     """aten::nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1103,7 +1103,7 @@ class nll_loss_forward_default(Handle[nll_loss_forward_default_handler]):
 
 class nll_loss_forward_output_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1118,7 +1118,7 @@ class nll_loss_forward_output_handler(Protocol):
 class nll_loss_forward_output(Handle[nll_loss_forward_output_handler]):
     """aten::nll_loss_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1136,7 +1136,7 @@ class nll_loss_forward_packet(OpPacket):
 
 class nll_loss_nd_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1148,7 +1148,7 @@ class nll_loss_nd_default_handler(Protocol):
 class nll_loss_nd_default(Handle[nll_loss_nd_default_handler]):
     """aten::nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1162,7 +1162,7 @@ class nll_loss_nd_packet(OpPacket):
 
 class poisson_nll_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         target: Any,
@@ -1175,7 +1175,7 @@ class poisson_nll_loss_default_handler(Protocol):
 class poisson_nll_loss_default(Handle[poisson_nll_loss_default_handler]):
     """aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         target: Tensor,
@@ -1190,7 +1190,7 @@ class poisson_nll_loss_packet(OpPacket):
 
 class smooth_l1_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1201,7 +1201,7 @@ class smooth_l1_loss_default_handler(Protocol):
 class smooth_l1_loss_default(Handle[smooth_l1_loss_default_handler]):
     """aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1211,7 +1211,7 @@ class smooth_l1_loss_default(Handle[smooth_l1_loss_default_handler]):
 
 class smooth_l1_loss_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         target: Any,
@@ -1224,7 +1224,7 @@ class smooth_l1_loss_out_handler(Protocol):
 class smooth_l1_loss_out(Handle[smooth_l1_loss_out_handler]):
     """aten::smooth_l1_loss.out(Tensor self, Tensor target, int reduction=1, float beta=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1239,19 +1239,19 @@ class smooth_l1_loss_packet(OpPacket):
     out: smooth_l1_loss_out
 
 class soft_margin_loss_default_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int = ...) -> Tensor: ...
 
 class soft_margin_loss_default(Handle[soft_margin_loss_default_handler]):
     """aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor: ...
 
 class soft_margin_loss_out_handler(Protocol):
-    def __call__(_op, /, self: Any, target: Any, reduction: int = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, target: Any, reduction: int = ..., *, out: Any) -> Tensor: ...
 
 class soft_margin_loss_out(Handle[soft_margin_loss_out_handler]):
     """aten::soft_margin_loss.out(Tensor self, Tensor target, int reduction=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         target: Tensor,
@@ -1266,7 +1266,7 @@ class soft_margin_loss_packet(OpPacket):
 
 class triplet_margin_loss_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         anchor: Any,
         positive: Any,
@@ -1281,7 +1281,7 @@ class triplet_margin_loss_default_handler(Protocol):
 class triplet_margin_loss_default(Handle[triplet_margin_loss_default_handler]):
     """aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, bool swap=False, int reduction=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         anchor: Tensor,
         positive: Tensor,

@@ -132,6 +132,7 @@ def repeat_out(self, repeats, *, out):
 @stub(
     "aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="by_argument",
     output_shape="dynamic",
 )
 def repeat_interleave_Tensor(repeats, *, output_size=None):
@@ -142,6 +143,8 @@ def repeat_interleave_Tensor(repeats, *, output_size=None):
     "aten::repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def repeat_interleave_Tensor_out(repeats, *, output_size=None, out):
     return {"repeats": repeats, "output_size": output_size, "out": out}
@@ -151,6 +154,8 @@ def repeat_interleave_Tensor_out(repeats, *, output_size=None, out):
     "aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def repeat_interleave_self_Tensor(self, repeats, dim=None, *, output_size=None):
     return {"self": self, "repeats": repeats, "dim": dim, "output_size": output_size}

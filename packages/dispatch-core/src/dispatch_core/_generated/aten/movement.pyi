@@ -10,121 +10,121 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class channel_shuffle_default_handler(Protocol):
-    def __call__(_op, /, self: Any, groups: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, groups: int) -> Tensor: ...
 
 class channel_shuffle_default(Handle[channel_shuffle_default_handler]):
     """aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor"""
-    def __call__(_op, /, self: Tensor, groups: int | torch.SymInt) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, groups: int | torch.SymInt) -> Tensor: ...
 
 class channel_shuffle_out_handler(Protocol):
-    def __call__(_op, /, self: Any, groups: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, groups: int, *, out: Any) -> Tensor: ...
 
 class channel_shuffle_out(Handle[channel_shuffle_out_handler]):
     """aten::channel_shuffle.out(Tensor self, SymInt groups, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, groups: int | torch.SymInt, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, groups: int | torch.SymInt, *, out: Tensor) -> Tensor: ...
 
 class channel_shuffle_packet(OpPacket):
     default: channel_shuffle_default
     out: channel_shuffle_out
 
 class flip_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dims: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dims: list[Any]) -> Tensor: ...
 
 class flip_default(Handle[flip_default_handler]):
     """aten::flip(Tensor self, int[] dims) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dims: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dims: Sequence[int]) -> Tensor: ...
 
 class flip_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dims: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dims: list[Any], *, out: Any) -> Tensor: ...
 
 class flip_out(Handle[flip_out_handler]):
     """aten::flip.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dims: Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dims: Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class flip_packet(OpPacket):
     default: flip_default
     out: flip_out
 
 class fliplr_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class fliplr_default(Handle[fliplr_default_handler]):
     """aten::fliplr(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class fliplr_packet(OpPacket):
     default: fliplr_default
 
 class flipud_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class flipud_default(Handle[flipud_default_handler]):
     """aten::flipud(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class flipud_packet(OpPacket):
     default: flipud_default
 
 class native_channel_shuffle_default_handler(Protocol):
-    def __call__(_op, /, self: Any, groups: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, groups: int) -> Tensor: ...
 
 class native_channel_shuffle_default(Handle[native_channel_shuffle_default_handler]):
     """aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor"""
-    def __call__(_op, /, self: Tensor, groups: int | torch.SymInt) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, groups: int | torch.SymInt) -> Tensor: ...
 
 class native_channel_shuffle_packet(OpPacket):
     default: native_channel_shuffle_default
 
 class pixel_shuffle_default_handler(Protocol):
-    def __call__(_op, /, self: Any, upscale_factor: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, upscale_factor: int) -> Tensor: ...
 
 class pixel_shuffle_default(Handle[pixel_shuffle_default_handler]):
     """aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor"""
-    def __call__(_op, /, self: Tensor, upscale_factor: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, upscale_factor: int) -> Tensor: ...
 
 class pixel_shuffle_out_handler(Protocol):
-    def __call__(_op, /, self: Any, upscale_factor: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, upscale_factor: int, *, out: Any) -> Tensor: ...
 
 class pixel_shuffle_out(Handle[pixel_shuffle_out_handler]):
     """aten::pixel_shuffle.out(Tensor self, int upscale_factor, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, upscale_factor: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, upscale_factor: int, *, out: Tensor) -> Tensor: ...
 
 class pixel_shuffle_packet(OpPacket):
     default: pixel_shuffle_default
     out: pixel_shuffle_out
 
 class pixel_unshuffle_default_handler(Protocol):
-    def __call__(_op, /, self: Any, downscale_factor: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, downscale_factor: int) -> Tensor: ...
 
 class pixel_unshuffle_default(Handle[pixel_unshuffle_default_handler]):
     """aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor"""
-    def __call__(_op, /, self: Tensor, downscale_factor: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, downscale_factor: int) -> Tensor: ...
 
 class pixel_unshuffle_out_handler(Protocol):
-    def __call__(_op, /, self: Any, downscale_factor: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, downscale_factor: int, *, out: Any) -> Tensor: ...
 
 class pixel_unshuffle_out(Handle[pixel_unshuffle_out_handler]):
     """aten::pixel_unshuffle.out(Tensor self, int downscale_factor, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, downscale_factor: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, downscale_factor: int, *, out: Tensor) -> Tensor: ...
 
 class pixel_unshuffle_packet(OpPacket):
     default: pixel_unshuffle_default
     out: pixel_unshuffle_out
 
 class repeat_default_handler(Protocol):
-    def __call__(_op, /, self: Any, repeats: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, repeats: list[Any]) -> Tensor: ...
 
 class repeat_default(Handle[repeat_default_handler]):
     """aten::repeat(Tensor self, SymInt[] repeats) -> Tensor"""
-    def __call__(_op, /, self: Tensor, repeats: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, repeats: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class repeat_out_handler(Protocol):
-    def __call__(_op, /, self: Any, repeats: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, repeats: list[Any], *, out: Any) -> Tensor: ...
 
 class repeat_out(Handle[repeat_out_handler]):
     """aten::repeat.out(Tensor self, SymInt[] repeats, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         repeats: Sequence[int | torch.SymInt],
@@ -137,12 +137,12 @@ class repeat_packet(OpPacket):
     out: repeat_out
 
 class repeat_interleave_Tensor_handler(Protocol):
-    def __call__(_op, /, repeats: Any, *, output_size: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, repeats: Any, *, output_size: int | None = ...) -> Tensor: ...
 
 class repeat_interleave_Tensor(Handle[repeat_interleave_Tensor_handler]):
     """aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         repeats: Tensor,
         *,
@@ -150,12 +150,12 @@ class repeat_interleave_Tensor(Handle[repeat_interleave_Tensor_handler]):
     ) -> Tensor: ...
 
 class repeat_interleave_Tensor_out_handler(Protocol):
-    def __call__(_op, /, repeats: Any, *, output_size: int | None = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, repeats: Any, *, output_size: int | None = ..., out: Any) -> Tensor: ...
 
 class repeat_interleave_Tensor_out(Handle[repeat_interleave_Tensor_out_handler]):
     """aten::repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         repeats: Tensor,
         *,
@@ -165,7 +165,7 @@ class repeat_interleave_Tensor_out(Handle[repeat_interleave_Tensor_out_handler])
 
 class repeat_interleave_self_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         repeats: Any,
@@ -177,7 +177,7 @@ class repeat_interleave_self_Tensor_handler(Protocol):
 class repeat_interleave_self_Tensor(Handle[repeat_interleave_self_Tensor_handler]):
     """aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         repeats: Tensor,
@@ -188,7 +188,7 @@ class repeat_interleave_self_Tensor(Handle[repeat_interleave_self_Tensor_handler
 
 class repeat_interleave_self_int_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         repeats: int,
@@ -200,7 +200,7 @@ class repeat_interleave_self_int_handler(Protocol):
 class repeat_interleave_self_int(Handle[repeat_interleave_self_int_handler]):
     """aten::repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         repeats: int | torch.SymInt,
@@ -216,12 +216,12 @@ class repeat_interleave_packet(OpPacket):
     self_int: repeat_interleave_self_int
 
 class roll_default_handler(Protocol):
-    def __call__(_op, /, self: Any, shifts: list[Any], dims: list[Any] = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, shifts: list[Any], dims: list[Any] = ...) -> Tensor: ...
 
 class roll_default(Handle[roll_default_handler]):
     """aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         shifts: Sequence[int | torch.SymInt],
@@ -230,7 +230,7 @@ class roll_default(Handle[roll_default_handler]):
 
 class roll_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         shifts: list[Any],
@@ -242,7 +242,7 @@ class roll_out_handler(Protocol):
 class roll_out(Handle[roll_out_handler]):
     """aten::roll.out(Tensor self, SymInt[1] shifts, int[1] dims=[], *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         shifts: Sequence[int | torch.SymInt],
@@ -256,19 +256,19 @@ class roll_packet(OpPacket):
     out: roll_out
 
 class rot90_default_handler(Protocol):
-    def __call__(_op, /, self: Any, k: int = ..., dims: list[Any] = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, k: int = ..., dims: list[Any] = ...) -> Tensor: ...
 
 class rot90_default(Handle[rot90_default_handler]):
     """aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor"""
-    def __call__(_op, /, self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor: ...
 
 class rot90_out_handler(Protocol):
-    def __call__(_op, /, self: Any, k: int = ..., dims: list[Any] = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, k: int = ..., dims: list[Any] = ..., *, out: Any) -> Tensor: ...
 
 class rot90_out(Handle[rot90_out_handler]):
     """aten::rot90.out(Tensor self, int k=1, int[] dims=[0, 1], *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         k: int = 1,
@@ -282,11 +282,11 @@ class rot90_packet(OpPacket):
     out: rot90_out
 
 class tile_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dims: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dims: list[Any]) -> Tensor: ...
 
 class tile_default(Handle[tile_default_handler]):
     """aten::tile(Tensor self, SymInt[] dims) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dims: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dims: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class tile_packet(OpPacket):
     default: tile_default

@@ -68,6 +68,8 @@ def _nested_compute_contiguous_strides_offsets(nested_size):
 @stub(
     "aten::_nested_from_padded(Tensor padded, Tensor cpu_nested_shape_example, bool fuse_transform_0213=False) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _nested_from_padded(padded, cpu_nested_shape_example, fuse_transform_0213=False):
     return {
@@ -81,6 +83,8 @@ def _nested_from_padded(padded, cpu_nested_shape_example, fuse_transform_0213=Fa
     "aten::_nested_from_padded.out(Tensor padded, Tensor cpu_nested_shape_example, bool fuse_transform_0213=False, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _nested_from_padded_out(padded, cpu_nested_shape_example, fuse_transform_0213=False, *, out):
     return {
@@ -188,6 +192,8 @@ def _nested_get_values_copy_out(self, *, out):
 @stub(
     "aten::_nested_tensor_from_mask(Tensor t, Tensor mask, bool mask_check=True) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _nested_tensor_from_mask(t, mask, mask_check=True):
     return {"t": t, "mask": mask, "mask_check": mask_check}
@@ -197,6 +203,8 @@ def _nested_tensor_from_mask(t, mask, mask_check=True):
     "aten::_nested_tensor_from_mask.out(Tensor t, Tensor mask, bool mask_check=True, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _nested_tensor_from_mask_out(t, mask, mask_check=True, *, out):
     return {"t": t, "mask": mask, "mask_check": mask_check, "out": out}
@@ -205,6 +213,7 @@ def _nested_tensor_from_mask_out(t, mask, mask_check=True, *, out):
 @stub(
     "aten::_nested_tensor_from_mask_left_aligned(Tensor t, Tensor mask) -> bool",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def _nested_tensor_from_mask_left_aligned(t, mask):
     return {"t": t, "mask": mask}
@@ -422,6 +431,8 @@ def _nested_view_from_jagged_copy_out(
 @stub(
     "aten::_padded_dense_to_jagged_forward(Tensor dense, Tensor[] offsets, SymInt? total_L=None) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def _padded_dense_to_jagged_forward(dense, offsets, total_L=None):
     return {"dense": dense, "offsets": offsets, "total_L": total_L}

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _jagged_to_padded_dense_forward_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         values: Any,
         offsets: list[Any],
@@ -24,7 +24,7 @@ class _jagged_to_padded_dense_forward_default(
 ):
     """aten::_jagged_to_padded_dense_forward(Tensor values, Tensor[] offsets, SymInt[] max_lengths, float padding_value=0.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         values: Tensor,
         offsets: Sequence[Tensor],
@@ -36,20 +36,20 @@ class _jagged_to_padded_dense_forward_packet(OpPacket):
     default: _jagged_to_padded_dense_forward_default
 
 class _nested_compute_contiguous_strides_offsets_default_handler(Protocol):
-    def __call__(_op, /, nested_size: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, nested_size: Any) -> Sequence[Tensor]: ...
 
 class _nested_compute_contiguous_strides_offsets_default(
     Handle[_nested_compute_contiguous_strides_offsets_default_handler],
 ):
     """aten::_nested_compute_contiguous_strides_offsets(Tensor nested_size) -> (Tensor, Tensor)"""
-    def __call__(_op, /, nested_size: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, nested_size: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class _nested_compute_contiguous_strides_offsets_packet(OpPacket):
     default: _nested_compute_contiguous_strides_offsets_default
 
 class _nested_from_padded_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         padded: Any,
         cpu_nested_shape_example: Any,
@@ -59,7 +59,7 @@ class _nested_from_padded_default_handler(Protocol):
 class _nested_from_padded_default(Handle[_nested_from_padded_default_handler]):
     """aten::_nested_from_padded(Tensor padded, Tensor cpu_nested_shape_example, bool fuse_transform_0213=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         padded: Tensor,
         cpu_nested_shape_example: Tensor,
@@ -68,7 +68,7 @@ class _nested_from_padded_default(Handle[_nested_from_padded_default_handler]):
 
 class _nested_from_padded_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         padded: Any,
         cpu_nested_shape_example: Any,
@@ -80,7 +80,7 @@ class _nested_from_padded_out_handler(Protocol):
 class _nested_from_padded_out(Handle[_nested_from_padded_out_handler]):
     """aten::_nested_from_padded.out(Tensor padded, Tensor cpu_nested_shape_example, bool fuse_transform_0213=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         padded: Tensor,
         cpu_nested_shape_example: Tensor,
@@ -94,22 +94,22 @@ class _nested_from_padded_packet(OpPacket):
     out: _nested_from_padded_out
 
 class _nested_from_padded_and_nested_example_default_handler(Protocol):
-    def __call__(_op, /, padded: Any, nt_example: Any) -> Tensor: ...
+    def __call__(cls, /, padded: Any, nt_example: Any) -> Tensor: ...
 
 class _nested_from_padded_and_nested_example_default(
     Handle[_nested_from_padded_and_nested_example_default_handler],
 ):
     """aten::_nested_from_padded_and_nested_example(Tensor padded, Tensor nt_example) -> Tensor"""
-    def __call__(_op, /, padded: Tensor, nt_example: Tensor) -> Tensor: ...
+    def __call__(cls, /, padded: Tensor, nt_example: Tensor) -> Tensor: ...
 
 class _nested_from_padded_and_nested_example_out_handler(Protocol):
-    def __call__(_op, /, padded: Any, nt_example: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, padded: Any, nt_example: Any, *, out: Any) -> Tensor: ...
 
 class _nested_from_padded_and_nested_example_out(
     Handle[_nested_from_padded_and_nested_example_out_handler],
 ):
     """aten::_nested_from_padded_and_nested_example.out(Tensor padded, Tensor nt_example, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, padded: Tensor, nt_example: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, padded: Tensor, nt_example: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _nested_from_padded_and_nested_example_packet(OpPacket):
     default: _nested_from_padded_and_nested_example_default
@@ -117,7 +117,7 @@ class _nested_from_padded_and_nested_example_packet(OpPacket):
 
 class _nested_from_padded_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         padded: Any,
         offsets: Any,
@@ -131,7 +131,7 @@ class _nested_from_padded_tensor_default_handler(Protocol):
 class _nested_from_padded_tensor_default(Handle[_nested_from_padded_tensor_default_handler]):
     """aten::_nested_from_padded_tensor(Tensor padded, Tensor offsets, Tensor dummy, int ragged_idx=1, Tensor? min_seqlen=None, Tensor? max_seqlen=None, SymInt? sum_S=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         padded: Tensor,
         offsets: Tensor,
@@ -146,107 +146,107 @@ class _nested_from_padded_tensor_packet(OpPacket):
     default: _nested_from_padded_tensor_default
 
 class _nested_get_jagged_dummy_default_handler(Protocol):
-    def __call__(_op, /, any: Any) -> Tensor: ...
+    def __call__(cls, /, any: Any) -> Tensor: ...
 
 class _nested_get_jagged_dummy_default(Handle[_nested_get_jagged_dummy_default_handler]):
     """aten::_nested_get_jagged_dummy(Tensor any) -> Tensor"""
-    def __call__(_op, /, any: Tensor) -> Tensor: ...
+    def __call__(cls, /, any: Tensor) -> Tensor: ...
 
 class _nested_get_jagged_dummy_packet(OpPacket):
     default: _nested_get_jagged_dummy_default
 
 class _nested_get_lengths_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_get_lengths_default(Handle[_nested_get_lengths_default_handler]):
     """aten::_nested_get_lengths(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_get_lengths_packet(OpPacket):
     default: _nested_get_lengths_default
 
 class _nested_get_max_seqlen_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_get_max_seqlen_default(Handle[_nested_get_max_seqlen_default_handler]):
     """aten::_nested_get_max_seqlen(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_get_max_seqlen_packet(OpPacket):
     default: _nested_get_max_seqlen_default
 
 class _nested_get_min_seqlen_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_get_min_seqlen_default(Handle[_nested_get_min_seqlen_default_handler]):
     """aten::_nested_get_min_seqlen(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_get_min_seqlen_packet(OpPacket):
     default: _nested_get_min_seqlen_default
 
 class _nested_get_offsets_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_get_offsets_default(Handle[_nested_get_offsets_default_handler]):
     """aten::_nested_get_offsets(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_get_offsets_packet(OpPacket):
     default: _nested_get_offsets_default
 
 class _nested_get_ragged_idx_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class _nested_get_ragged_idx_default(Handle[_nested_get_ragged_idx_default_handler]):
     """aten::_nested_get_ragged_idx(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class _nested_get_ragged_idx_packet(OpPacket):
     default: _nested_get_ragged_idx_default
 
 class _nested_get_values_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_get_values_default(Handle[_nested_get_values_default_handler]):
     """aten::_nested_get_values(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_get_values_packet(OpPacket):
     default: _nested_get_values_default
 
 class _nested_get_values_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_get_values_copy_default(Handle[_nested_get_values_copy_default_handler]):
     """aten::_nested_get_values_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_get_values_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _nested_get_values_copy_out(Handle[_nested_get_values_copy_out_handler]):
     """aten::_nested_get_values_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _nested_get_values_copy_packet(OpPacket):
     default: _nested_get_values_copy_default
     out: _nested_get_values_copy_out
 
 class _nested_tensor_from_mask_default_handler(Protocol):
-    def __call__(_op, /, t: Any, mask: Any, mask_check: bool = ...) -> Tensor: ...
+    def __call__(cls, /, t: Any, mask: Any, mask_check: bool = ...) -> Tensor: ...
 
 class _nested_tensor_from_mask_default(Handle[_nested_tensor_from_mask_default_handler]):
     """aten::_nested_tensor_from_mask(Tensor t, Tensor mask, bool mask_check=True) -> Tensor"""
-    def __call__(_op, /, t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor: ...
+    def __call__(cls, /, t: Tensor, mask: Tensor, mask_check: bool = True) -> Tensor: ...
 
 class _nested_tensor_from_mask_out_handler(Protocol):
-    def __call__(_op, /, t: Any, mask: Any, mask_check: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, t: Any, mask: Any, mask_check: bool = ..., *, out: Any) -> Tensor: ...
 
 class _nested_tensor_from_mask_out(Handle[_nested_tensor_from_mask_out_handler]):
     """aten::_nested_tensor_from_mask.out(Tensor t, Tensor mask, bool mask_check=True, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         t: Tensor,
         mask: Tensor,
@@ -260,20 +260,20 @@ class _nested_tensor_from_mask_packet(OpPacket):
     out: _nested_tensor_from_mask_out
 
 class _nested_tensor_from_mask_left_aligned_default_handler(Protocol):
-    def __call__(_op, /, t: Any, mask: Any) -> bool: ...
+    def __call__(cls, /, t: Any, mask: Any) -> bool: ...
 
 class _nested_tensor_from_mask_left_aligned_default(
     Handle[_nested_tensor_from_mask_left_aligned_default_handler],
 ):
     """aten::_nested_tensor_from_mask_left_aligned(Tensor t, Tensor mask) -> bool"""
-    def __call__(_op, /, t: Tensor, mask: Tensor) -> bool: ...
+    def __call__(cls, /, t: Tensor, mask: Tensor) -> bool: ...
 
 class _nested_tensor_from_mask_left_aligned_packet(OpPacket):
     default: _nested_tensor_from_mask_left_aligned_default
 
 class _nested_tensor_from_tensor_list_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         list: list[Any],
         dtype: torch.dtype | None = ...,
@@ -287,7 +287,7 @@ class _nested_tensor_from_tensor_list_default(
 ):
     """aten::_nested_tensor_from_tensor_list(Tensor[] list, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         list: Sequence[Tensor],
         dtype: torch.dtype | None = None,
@@ -298,7 +298,7 @@ class _nested_tensor_from_tensor_list_default(
 
 class _nested_tensor_from_tensor_list_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         list: list[Any],
         dtype: torch.dtype | None = ...,
@@ -312,7 +312,7 @@ class _nested_tensor_from_tensor_list_out_handler(Protocol):
 class _nested_tensor_from_tensor_list_out(Handle[_nested_tensor_from_tensor_list_out_handler]):
     """aten::_nested_tensor_from_tensor_list.out(Tensor[] list, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         list: Sequence[Tensor],
         dtype: torch.dtype | None = None,
@@ -328,68 +328,68 @@ class _nested_tensor_from_tensor_list_packet(OpPacket):
     out: _nested_tensor_from_tensor_list_out
 
 class _nested_tensor_size_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_tensor_size_default(Handle[_nested_tensor_size_default_handler]):
     """aten::_nested_tensor_size(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_tensor_size_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _nested_tensor_size_out(Handle[_nested_tensor_size_out_handler]):
     """aten::_nested_tensor_size.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _nested_tensor_size_packet(OpPacket):
     default: _nested_tensor_size_default
     out: _nested_tensor_size_out
 
 class _nested_tensor_softmax_with_shape_default_handler(Protocol):
-    def __call__(_op, /, self: Any, query: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, query: Any) -> Tensor: ...
 
 class _nested_tensor_softmax_with_shape_default(
     Handle[_nested_tensor_softmax_with_shape_default_handler],
 ):
     """aten::_nested_tensor_softmax_with_shape(Tensor self, Tensor query) -> Tensor"""
-    def __call__(_op, /, self: Tensor, query: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, query: Tensor) -> Tensor: ...
 
 class _nested_tensor_softmax_with_shape_packet(OpPacket):
     default: _nested_tensor_softmax_with_shape_default
 
 class _nested_tensor_storage_offsets_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_tensor_storage_offsets_default(
     Handle[_nested_tensor_storage_offsets_default_handler],
 ):
     """aten::_nested_tensor_storage_offsets(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_tensor_storage_offsets_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _nested_tensor_storage_offsets_out(Handle[_nested_tensor_storage_offsets_out_handler]):
     """aten::_nested_tensor_storage_offsets.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _nested_tensor_storage_offsets_packet(OpPacket):
     default: _nested_tensor_storage_offsets_default
     out: _nested_tensor_storage_offsets_out
 
 class _nested_tensor_strides_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _nested_tensor_strides_default(Handle[_nested_tensor_strides_default_handler]):
     """aten::_nested_tensor_strides(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _nested_tensor_strides_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _nested_tensor_strides_out(Handle[_nested_tensor_strides_out_handler]):
     """aten::_nested_tensor_strides.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _nested_tensor_strides_packet(OpPacket):
     default: _nested_tensor_strides_default
@@ -397,7 +397,7 @@ class _nested_tensor_strides_packet(OpPacket):
 
 class _nested_view_from_buffer_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         nested_size: Any,
@@ -408,7 +408,7 @@ class _nested_view_from_buffer_default_handler(Protocol):
 class _nested_view_from_buffer_default(Handle[_nested_view_from_buffer_default_handler]):
     """aten::_nested_view_from_buffer(Tensor(a) self, Tensor nested_size, Tensor nested_strides, Tensor offsets) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         nested_size: Tensor,
@@ -421,7 +421,7 @@ class _nested_view_from_buffer_packet(OpPacket):
 
 class _nested_view_from_buffer_copy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         nested_size: Any,
@@ -432,7 +432,7 @@ class _nested_view_from_buffer_copy_default_handler(Protocol):
 class _nested_view_from_buffer_copy_default(Handle[_nested_view_from_buffer_copy_default_handler]):
     """aten::_nested_view_from_buffer_copy(Tensor self, Tensor nested_size, Tensor nested_strides, Tensor offsets) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         nested_size: Tensor,
@@ -442,7 +442,7 @@ class _nested_view_from_buffer_copy_default(Handle[_nested_view_from_buffer_copy
 
 class _nested_view_from_buffer_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         nested_size: Any,
@@ -455,7 +455,7 @@ class _nested_view_from_buffer_copy_out_handler(Protocol):
 class _nested_view_from_buffer_copy_out(Handle[_nested_view_from_buffer_copy_out_handler]):
     """aten::_nested_view_from_buffer_copy.out(Tensor self, Tensor nested_size, Tensor nested_strides, Tensor offsets, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         nested_size: Tensor,
@@ -471,7 +471,7 @@ class _nested_view_from_buffer_copy_packet(OpPacket):
 
 class _nested_view_from_jagged_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offsets: Any,
@@ -485,7 +485,7 @@ class _nested_view_from_jagged_default_handler(Protocol):
 class _nested_view_from_jagged_default(Handle[_nested_view_from_jagged_default_handler]):
     """aten::_nested_view_from_jagged(Tensor(a) self, Tensor offsets, Tensor dummy, Tensor? lengths=None, int ragged_idx=1, Tensor? min_seqlen=None, Tensor? max_seqlen=None) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         offsets: Tensor,
@@ -501,7 +501,7 @@ class _nested_view_from_jagged_packet(OpPacket):
 
 class _nested_view_from_jagged_copy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offsets: Any,
@@ -515,7 +515,7 @@ class _nested_view_from_jagged_copy_default_handler(Protocol):
 class _nested_view_from_jagged_copy_default(Handle[_nested_view_from_jagged_copy_default_handler]):
     """aten::_nested_view_from_jagged_copy(Tensor self, Tensor offsets, Tensor dummy, Tensor? lengths=None, int ragged_idx=1, Tensor? min_seqlen=None, Tensor? max_seqlen=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         offsets: Tensor,
@@ -528,7 +528,7 @@ class _nested_view_from_jagged_copy_default(Handle[_nested_view_from_jagged_copy
 
 class _nested_view_from_jagged_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offsets: Any,
@@ -544,7 +544,7 @@ class _nested_view_from_jagged_copy_out_handler(Protocol):
 class _nested_view_from_jagged_copy_out(Handle[_nested_view_from_jagged_copy_out_handler]):
     """aten::_nested_view_from_jagged_copy.out(Tensor self, Tensor offsets, Tensor dummy, Tensor? lengths=None, int ragged_idx=1, Tensor? min_seqlen=None, Tensor? max_seqlen=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         offsets: Tensor,
@@ -562,14 +562,14 @@ class _nested_view_from_jagged_copy_packet(OpPacket):
     out: _nested_view_from_jagged_copy_out
 
 class _padded_dense_to_jagged_forward_default_handler(Protocol):
-    def __call__(_op, /, dense: Any, offsets: list[Any], total_L: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, dense: Any, offsets: list[Any], total_L: int | None = ...) -> Tensor: ...
 
 class _padded_dense_to_jagged_forward_default(
     Handle[_padded_dense_to_jagged_forward_default_handler],
 ):
     """aten::_padded_dense_to_jagged_forward(Tensor dense, Tensor[] offsets, SymInt? total_L=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         dense: Tensor,
         offsets: Sequence[Tensor],
@@ -581,7 +581,7 @@ class _padded_dense_to_jagged_forward_packet(OpPacket):
 
 class nested_to_padded_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: float,
@@ -591,7 +591,7 @@ class nested_to_padded_tensor_default_handler(Protocol):
 class nested_to_padded_tensor_default(Handle[nested_to_padded_tensor_default_handler]):
     """aten::nested_to_padded_tensor(Tensor self, float padding, int[]? output_size=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: float | torch.SymFloat,
@@ -603,7 +603,7 @@ class nested_to_padded_tensor_packet(OpPacket):
 
 class to_padded_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: float,
@@ -613,7 +613,7 @@ class to_padded_tensor_default_handler(Protocol):
 class to_padded_tensor_default(Handle[to_padded_tensor_default_handler]):
     """aten::to_padded_tensor(Tensor self, float padding, SymInt[]? output_size=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: float | torch.SymFloat,
@@ -622,7 +622,7 @@ class to_padded_tensor_default(Handle[to_padded_tensor_default_handler]):
 
 class to_padded_tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: float,
@@ -634,7 +634,7 @@ class to_padded_tensor_out_handler(Protocol):
 class to_padded_tensor_out(Handle[to_padded_tensor_out_handler]):
     """aten::to_padded_tensor.out(Tensor self, float padding, SymInt[]? output_size=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: float | torch.SymFloat,

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _batch_norm_impl_index_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -27,7 +27,7 @@ class _batch_norm_impl_index_default_handler(Protocol):
 class _batch_norm_impl_index_default(Handle[_batch_norm_impl_index_default_handler]):
     """aten::_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor, Tensor, int)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -45,7 +45,7 @@ class _batch_norm_impl_index_packet(OpPacket):
 
 class _batch_norm_no_update_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -59,7 +59,7 @@ class _batch_norm_no_update_default_handler(Protocol):
 class _batch_norm_no_update_default(Handle[_batch_norm_no_update_default_handler]):
     """aten::_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -72,7 +72,7 @@ class _batch_norm_no_update_default(Handle[_batch_norm_no_update_default_handler
 
 class _batch_norm_no_update_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -91,7 +91,7 @@ class _batch_norm_no_update_out_handler(Protocol):
 class _batch_norm_no_update_out(Handle[_batch_norm_no_update_out_handler]):
     """aten::_batch_norm_no_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -113,7 +113,7 @@ class _batch_norm_no_update_packet(OpPacket):
 
 class _batch_norm_with_update_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -127,7 +127,7 @@ class _batch_norm_with_update_default_handler(Protocol):
 class _batch_norm_with_update_default(Handle[_batch_norm_with_update_default_handler]):
     """aten::_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -140,7 +140,7 @@ class _batch_norm_with_update_default(Handle[_batch_norm_with_update_default_han
 
 class _batch_norm_with_update_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -159,7 +159,7 @@ class _batch_norm_with_update_out_handler(Protocol):
 class _batch_norm_with_update_out(Handle[_batch_norm_with_update_out_handler]):
     """aten::_batch_norm_with_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd, Tensor(g!) reserve) -> (Tensor(d!), Tensor(e!), Tensor(f!), Tensor(g!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -181,7 +181,7 @@ class _batch_norm_with_update_packet(OpPacket):
 
 class _batch_norm_with_update_functional_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -197,7 +197,7 @@ class _batch_norm_with_update_functional_default(
 ):
     """aten::_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -213,7 +213,7 @@ class _batch_norm_with_update_functional_packet(OpPacket):
 
 class _fused_rms_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         normalized_shape: list[Any],
@@ -224,7 +224,7 @@ class _fused_rms_norm_default_handler(Protocol):
 class _fused_rms_norm_default(Handle[_fused_rms_norm_default_handler]):
     """aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         normalized_shape: Sequence[int],
@@ -237,7 +237,7 @@ class _fused_rms_norm_packet(OpPacket):
 
 class _native_batch_norm_legit_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -252,7 +252,7 @@ class _native_batch_norm_legit_default_handler(Protocol):
 class _native_batch_norm_legit_default(Handle[_native_batch_norm_legit_default_handler]):
     """aten::_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -266,7 +266,7 @@ class _native_batch_norm_legit_default(Handle[_native_batch_norm_legit_default_h
 
 class _native_batch_norm_legit_no_stats_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -279,7 +279,7 @@ class _native_batch_norm_legit_no_stats_handler(Protocol):
 class _native_batch_norm_legit_no_stats(Handle[_native_batch_norm_legit_no_stats_handler]):
     """aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -291,7 +291,7 @@ class _native_batch_norm_legit_no_stats(Handle[_native_batch_norm_legit_no_stats
 
 class _native_batch_norm_legit_no_stats_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -308,7 +308,7 @@ class _native_batch_norm_legit_no_stats_out_handler(Protocol):
 class _native_batch_norm_legit_no_stats_out(Handle[_native_batch_norm_legit_no_stats_out_handler]):
     """aten::_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -324,7 +324,7 @@ class _native_batch_norm_legit_no_stats_out(Handle[_native_batch_norm_legit_no_s
 
 class _native_batch_norm_legit_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -343,7 +343,7 @@ class _native_batch_norm_legit_out_handler(Protocol):
 class _native_batch_norm_legit_out(Handle[_native_batch_norm_legit_out_handler]):
     """aten::_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd) -> (Tensor(d!), Tensor(e!), Tensor(f!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -367,7 +367,7 @@ class _native_batch_norm_legit_packet(OpPacket):
 
 class _native_batch_norm_legit_functional_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -384,7 +384,7 @@ class _native_batch_norm_legit_functional_default(
 ):
     """aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -401,7 +401,7 @@ class _native_batch_norm_legit_functional_packet(OpPacket):
 
 class _native_batch_norm_legit_no_training_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -417,7 +417,7 @@ class _native_batch_norm_legit_no_training_default(
 ):
     """aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -430,7 +430,7 @@ class _native_batch_norm_legit_no_training_default(
 
 class _native_batch_norm_legit_no_training_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -450,7 +450,7 @@ class _native_batch_norm_legit_no_training_out(
 ):
     """aten::_native_batch_norm_legit_no_training.out(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -470,25 +470,25 @@ class _native_batch_norm_legit_no_training_packet(OpPacket):
     out: _native_batch_norm_legit_no_training_out
 
 class _weight_norm_default_handler(Protocol):
-    def __call__(_op, /, v: Any, g: Any, dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, v: Any, g: Any, dim: int = ...) -> Tensor: ...
 
 class _weight_norm_default(Handle[_weight_norm_default_handler]):
     """aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"""
-    def __call__(_op, /, v: Tensor, g: Tensor, dim: int = 0) -> Tensor: ...
+    def __call__(cls, /, v: Tensor, g: Tensor, dim: int = 0) -> Tensor: ...
 
 class _weight_norm_packet(OpPacket):
     default: _weight_norm_default
 
 class _weight_norm_interface_default_handler(Protocol):
-    def __call__(_op, /, v: Any, g: Any, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, v: Any, g: Any, dim: int = ...) -> Sequence[Tensor]: ...
 
 class _weight_norm_interface_default(Handle[_weight_norm_interface_default_handler]):
     """aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"""
-    def __call__(_op, /, v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]: ...
 
 class _weight_norm_interface_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         v: Any,
         g: Any,
@@ -501,7 +501,7 @@ class _weight_norm_interface_out_handler(Protocol):
 class _weight_norm_interface_out(Handle[_weight_norm_interface_out_handler]):
     """aten::_weight_norm_interface.out(Tensor v, Tensor g, int dim=0, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         v: Tensor,
         g: Tensor,
@@ -517,7 +517,7 @@ class _weight_norm_interface_packet(OpPacket):
 
 class batch_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -533,7 +533,7 @@ class batch_norm_default_handler(Protocol):
 class batch_norm_default(Handle[batch_norm_default_handler]):
     """aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -551,7 +551,7 @@ class batch_norm_packet(OpPacket):
 
 class batch_norm_elemt_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -564,7 +564,7 @@ class batch_norm_elemt_default_handler(Protocol):
 class batch_norm_elemt_default(Handle[batch_norm_elemt_default_handler]):
     """aten::batch_norm_elemt(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, float eps) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -576,7 +576,7 @@ class batch_norm_elemt_default(Handle[batch_norm_elemt_default_handler]):
 
 class batch_norm_elemt_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -591,7 +591,7 @@ class batch_norm_elemt_out_handler(Protocol):
 class batch_norm_elemt_out(Handle[batch_norm_elemt_out_handler]):
     """aten::batch_norm_elemt.out(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor invstd, float eps, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -609,7 +609,7 @@ class batch_norm_elemt_packet(OpPacket):
 
 class batch_norm_gather_stats_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         mean: Any,
@@ -624,7 +624,7 @@ class batch_norm_gather_stats_default_handler(Protocol):
 class batch_norm_gather_stats_default(Handle[batch_norm_gather_stats_default_handler]):
     """aten::batch_norm_gather_stats(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, int count) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         mean: Tensor,
@@ -638,7 +638,7 @@ class batch_norm_gather_stats_default(Handle[batch_norm_gather_stats_default_han
 
 class batch_norm_gather_stats_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         mean: Any,
@@ -656,7 +656,7 @@ class batch_norm_gather_stats_out_handler(Protocol):
 class batch_norm_gather_stats_out(Handle[batch_norm_gather_stats_out_handler]):
     """aten::batch_norm_gather_stats.out(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, int count, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         mean: Tensor,
@@ -677,7 +677,7 @@ class batch_norm_gather_stats_packet(OpPacket):
 
 class batch_norm_gather_stats_with_counts_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         mean: Any,
@@ -694,7 +694,7 @@ class batch_norm_gather_stats_with_counts_default(
 ):
     """aten::batch_norm_gather_stats_with_counts(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, Tensor counts) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         mean: Tensor,
@@ -708,7 +708,7 @@ class batch_norm_gather_stats_with_counts_default(
 
 class batch_norm_gather_stats_with_counts_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         mean: Any,
@@ -728,7 +728,7 @@ class batch_norm_gather_stats_with_counts_out(
 ):
     """aten::batch_norm_gather_stats_with_counts.out(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, Tensor counts, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         mean: Tensor,
@@ -748,19 +748,19 @@ class batch_norm_gather_stats_with_counts_packet(OpPacket):
     out: batch_norm_gather_stats_with_counts_out
 
 class batch_norm_stats_default_handler(Protocol):
-    def __call__(_op, /, input: Any, eps: float) -> Sequence[Tensor]: ...
+    def __call__(cls, /, input: Any, eps: float) -> Sequence[Tensor]: ...
 
 class batch_norm_stats_default(Handle[batch_norm_stats_default_handler]):
     """aten::batch_norm_stats(Tensor input, float eps) -> (Tensor, Tensor)"""
-    def __call__(_op, /, input: Tensor, eps: float | torch.SymFloat) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, input: Tensor, eps: float | torch.SymFloat) -> tuple[Tensor, Tensor]: ...
 
 class batch_norm_stats_out_handler(Protocol):
-    def __call__(_op, /, input: Any, eps: float, *, out0: Any, out1: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, input: Any, eps: float, *, out0: Any, out1: Any) -> Sequence[Tensor]: ...
 
 class batch_norm_stats_out(Handle[batch_norm_stats_out_handler]):
     """aten::batch_norm_stats.out(Tensor input, float eps, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         eps: float | torch.SymFloat,
@@ -775,7 +775,7 @@ class batch_norm_stats_packet(OpPacket):
 
 class batch_norm_update_stats_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         running_mean: Any | None,
@@ -786,7 +786,7 @@ class batch_norm_update_stats_default_handler(Protocol):
 class batch_norm_update_stats_default(Handle[batch_norm_update_stats_default_handler]):
     """aten::batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         running_mean: Tensor | None,
@@ -796,7 +796,7 @@ class batch_norm_update_stats_default(Handle[batch_norm_update_stats_default_han
 
 class batch_norm_update_stats_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         running_mean: Any | None,
@@ -810,7 +810,7 @@ class batch_norm_update_stats_out_handler(Protocol):
 class batch_norm_update_stats_out(Handle[batch_norm_update_stats_out_handler]):
     """aten::batch_norm_update_stats.out(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         running_mean: Tensor | None,
@@ -827,7 +827,7 @@ class batch_norm_update_stats_packet(OpPacket):
 
 class cudnn_batch_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -842,7 +842,7 @@ class cudnn_batch_norm_default_handler(Protocol):
 class cudnn_batch_norm_default(Handle[cudnn_batch_norm_default_handler]):
     """aten::cudnn_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -856,7 +856,7 @@ class cudnn_batch_norm_default(Handle[cudnn_batch_norm_default_handler]):
 
 class cudnn_batch_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -876,7 +876,7 @@ class cudnn_batch_norm_out_handler(Protocol):
 class cudnn_batch_norm_out(Handle[cudnn_batch_norm_out_handler]):
     """aten::cudnn_batch_norm.out(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -899,7 +899,7 @@ class cudnn_batch_norm_packet(OpPacket):
 
 class group_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         num_groups: int,
@@ -912,7 +912,7 @@ class group_norm_default_handler(Protocol):
 class group_norm_default(Handle[group_norm_default_handler]):
     """aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         num_groups: int,
@@ -927,7 +927,7 @@ class group_norm_packet(OpPacket):
 
 class instance_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -943,7 +943,7 @@ class instance_norm_default_handler(Protocol):
 class instance_norm_default(Handle[instance_norm_default_handler]):
     """aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -961,7 +961,7 @@ class instance_norm_packet(OpPacket):
 
 class layer_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         normalized_shape: list[Any],
@@ -974,7 +974,7 @@ class layer_norm_default_handler(Protocol):
 class layer_norm_default(Handle[layer_norm_default_handler]):
     """aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         normalized_shape: Sequence[int | torch.SymInt],
@@ -989,7 +989,7 @@ class layer_norm_packet(OpPacket):
 
 class miopen_batch_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -1004,7 +1004,7 @@ class miopen_batch_norm_default_handler(Protocol):
 class miopen_batch_norm_default(Handle[miopen_batch_norm_default_handler]):
     """aten::miopen_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -1018,7 +1018,7 @@ class miopen_batch_norm_default(Handle[miopen_batch_norm_default_handler]):
 
 class miopen_batch_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -1037,7 +1037,7 @@ class miopen_batch_norm_out_handler(Protocol):
 class miopen_batch_norm_out(Handle[miopen_batch_norm_out_handler]):
     """aten::miopen_batch_norm.out(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -1059,7 +1059,7 @@ class miopen_batch_norm_packet(OpPacket):
 
 class native_batch_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -1074,7 +1074,7 @@ class native_batch_norm_default_handler(Protocol):
 class native_batch_norm_default(Handle[native_batch_norm_default_handler]):
     """aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -1088,7 +1088,7 @@ class native_batch_norm_default(Handle[native_batch_norm_default_handler]):
 
 class native_batch_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -1107,7 +1107,7 @@ class native_batch_norm_out_handler(Protocol):
 class native_batch_norm_out(Handle[native_batch_norm_out_handler]):
     """aten::native_batch_norm.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -1129,7 +1129,7 @@ class native_batch_norm_packet(OpPacket):
 
 class native_group_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -1144,7 +1144,7 @@ class native_group_norm_default_handler(Protocol):
 class native_group_norm_default(Handle[native_group_norm_default_handler]):
     """aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -1158,7 +1158,7 @@ class native_group_norm_default(Handle[native_group_norm_default_handler]):
 
 class native_group_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -1177,7 +1177,7 @@ class native_group_norm_out_handler(Protocol):
 class native_group_norm_out(Handle[native_group_norm_out_handler]):
     """aten::native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -1199,7 +1199,7 @@ class native_group_norm_packet(OpPacket):
 
 class native_layer_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         normalized_shape: list[Any],
@@ -1211,7 +1211,7 @@ class native_layer_norm_default_handler(Protocol):
 class native_layer_norm_default(Handle[native_layer_norm_default_handler]):
     """aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         normalized_shape: Sequence[int | torch.SymInt],
@@ -1222,7 +1222,7 @@ class native_layer_norm_default(Handle[native_layer_norm_default_handler]):
 
 class native_layer_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         normalized_shape: list[Any],
@@ -1238,7 +1238,7 @@ class native_layer_norm_out_handler(Protocol):
 class native_layer_norm_out(Handle[native_layer_norm_out_handler]):
     """aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         normalized_shape: Sequence[int | torch.SymInt],
@@ -1256,18 +1256,18 @@ class native_layer_norm_packet(OpPacket):
     out: native_layer_norm_out
 
 class norm_except_dim_default_handler(Protocol):
-    def __call__(_op, /, v: Any, pow: int = ..., dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, v: Any, pow: int = ..., dim: int = ...) -> Tensor: ...
 
 class norm_except_dim_default(Handle[norm_except_dim_default_handler]):
     """aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor"""
-    def __call__(_op, /, v: Tensor, pow: int = 2, dim: int = 0) -> Tensor: ...
+    def __call__(cls, /, v: Tensor, pow: int = 2, dim: int = 0) -> Tensor: ...
 
 class norm_except_dim_packet(OpPacket):
     default: norm_except_dim_default
 
 class rms_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         normalized_shape: list[Any],
@@ -1278,7 +1278,7 @@ class rms_norm_default_handler(Protocol):
 class rms_norm_default(Handle[rms_norm_default_handler]):
     """aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         normalized_shape: Sequence[int | torch.SymInt],

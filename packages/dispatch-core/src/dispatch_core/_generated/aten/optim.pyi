@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _amp_foreach_non_finite_check_and_unscale_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         found_inf: Any,
@@ -23,7 +23,7 @@ class _amp_foreach_non_finite_check_and_unscale_default(
 ):
     """aten::_amp_foreach_non_finite_check_and_unscale(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> (Tensor[] self_out, Tensor found_inf_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         found_inf: Tensor,
@@ -32,7 +32,7 @@ class _amp_foreach_non_finite_check_and_unscale_default(
 
 class _amp_foreach_non_finite_check_and_unscale_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         found_inf: Any,
@@ -46,7 +46,7 @@ class _amp_foreach_non_finite_check_and_unscale_out(
 ):
     """aten::_amp_foreach_non_finite_check_and_unscale.out(Tensor[] self, Tensor(b!) found_inf, Tensor inv_scale, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         found_inf: Tensor,
@@ -60,20 +60,20 @@ class _amp_foreach_non_finite_check_and_unscale_packet(OpPacket):
     out: _amp_foreach_non_finite_check_and_unscale_out
 
 class _amp_foreach_non_finite_check_and_unscale__default_handler(Protocol):
-    def __call__(_op, /, self: list[Any], found_inf: Any, inv_scale: Any) -> None: ...
+    def __call__(cls, /, self: list[Any], found_inf: Any, inv_scale: Any) -> None: ...
 
 class _amp_foreach_non_finite_check_and_unscale__default(
     Handle[_amp_foreach_non_finite_check_and_unscale__default_handler],
 ):
     """aten::_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor) -> None: ...
 
 class _amp_foreach_non_finite_check_and_unscale__packet(OpPacket):
     default: _amp_foreach_non_finite_check_and_unscale__default
 
 class _amp_update_scale_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         growth_tracker: Any,
@@ -86,7 +86,7 @@ class _amp_update_scale_default_handler(Protocol):
 class _amp_update_scale_default(Handle[_amp_update_scale_default_handler]):
     """aten::_amp_update_scale(Tensor self, Tensor growth_tracker, Tensor found_inf, float scale_growth_factor, float scale_backoff_factor, int growth_interval) -> (Tensor, Tensor growth_tracker_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         growth_tracker: Tensor,
@@ -98,7 +98,7 @@ class _amp_update_scale_default(Handle[_amp_update_scale_default_handler]):
 
 class _amp_update_scale_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         growth_tracker: Any,
@@ -113,7 +113,7 @@ class _amp_update_scale_out_handler(Protocol):
 class _amp_update_scale_out(Handle[_amp_update_scale_out_handler]):
     """aten::_amp_update_scale.out(Tensor self, Tensor(b!) growth_tracker, Tensor found_inf, float scale_growth_factor, float scale_backoff_factor, int growth_interval, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         growth_tracker: Tensor,
@@ -131,7 +131,7 @@ class _amp_update_scale_packet(OpPacket):
 
 class _amp_update_scale__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         growth_tracker: Any,
@@ -144,7 +144,7 @@ class _amp_update_scale__default_handler(Protocol):
 class _amp_update_scale__default(Handle[_amp_update_scale__default_handler]):
     """aten::_amp_update_scale_(Tensor(a!) self, Tensor(b!) growth_tracker, Tensor found_inf, float scale_growth_factor, float scale_backoff_factor, int growth_interval) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         growth_tracker: Tensor,
@@ -159,7 +159,7 @@ class _amp_update_scale__packet(OpPacket):
 
 class _fused_adagrad_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -178,7 +178,7 @@ class _fused_adagrad_default_handler(Protocol):
 class _fused_adagrad_default(Handle[_fused_adagrad_default_handler]):
     """aten::_fused_adagrad(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] state_sums_out, Tensor[] state_steps_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -196,7 +196,7 @@ class _fused_adagrad_default(Handle[_fused_adagrad_default_handler]):
 
 class _fused_adagrad_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -216,7 +216,7 @@ class _fused_adagrad_out_handler(Protocol):
 class _fused_adagrad_out(Handle[_fused_adagrad_out_handler]):
     """aten::_fused_adagrad.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -235,7 +235,7 @@ class _fused_adagrad_out(Handle[_fused_adagrad_out_handler]):
 
 class _fused_adagrad_tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -254,7 +254,7 @@ class _fused_adagrad_tensor_lr_handler(Protocol):
 class _fused_adagrad_tensor_lr(Handle[_fused_adagrad_tensor_lr_handler]):
     """aten::_fused_adagrad.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] state_sums, Tensor[] state_steps, *, Tensor lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] state_sums_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -272,7 +272,7 @@ class _fused_adagrad_tensor_lr(Handle[_fused_adagrad_tensor_lr_handler]):
 
 class _fused_adagrad_tensor_lr_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -292,7 +292,7 @@ class _fused_adagrad_tensor_lr_out_handler(Protocol):
 class _fused_adagrad_tensor_lr_out(Handle[_fused_adagrad_tensor_lr_out_handler]):
     """aten::_fused_adagrad.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor[] state_steps, *, Tensor lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -317,7 +317,7 @@ class _fused_adagrad_packet(OpPacket):
 
 class _fused_adagrad__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -336,7 +336,7 @@ class _fused_adagrad__default_handler(Protocol):
 class _fused_adagrad__default(Handle[_fused_adagrad__default_handler]):
     """aten::_fused_adagrad_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor(d!)[] state_steps, *, float lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -354,7 +354,7 @@ class _fused_adagrad__default(Handle[_fused_adagrad__default_handler]):
 
 class _fused_adagrad__tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -373,7 +373,7 @@ class _fused_adagrad__tensor_lr_handler(Protocol):
 class _fused_adagrad__tensor_lr(Handle[_fused_adagrad__tensor_lr_handler]):
     """aten::_fused_adagrad_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] state_sums, Tensor[] state_steps, *, Tensor lr, float lr_decay, float weight_decay, float eps, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -395,7 +395,7 @@ class _fused_adagrad__packet(OpPacket):
 
 class _fused_adam_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -418,7 +418,7 @@ class _fused_adam_default_handler(Protocol):
 class _fused_adam_default(Handle[_fused_adam_default_handler]):
     """aten::_fused_adam(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -440,7 +440,7 @@ class _fused_adam_default(Handle[_fused_adam_default_handler]):
 
 class _fused_adam_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -464,7 +464,7 @@ class _fused_adam_out_handler(Protocol):
 class _fused_adam_out(Handle[_fused_adam_out_handler]):
     """aten::_fused_adam.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -487,7 +487,7 @@ class _fused_adam_out(Handle[_fused_adam_out_handler]):
 
 class _fused_adam_tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -510,7 +510,7 @@ class _fused_adam_tensor_lr_handler(Protocol):
 class _fused_adam_tensor_lr(Handle[_fused_adam_tensor_lr_handler]):
     """aten::_fused_adam.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -532,7 +532,7 @@ class _fused_adam_tensor_lr(Handle[_fused_adam_tensor_lr_handler]):
 
 class _fused_adam_tensor_lr_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -556,7 +556,7 @@ class _fused_adam_tensor_lr_out_handler(Protocol):
 class _fused_adam_tensor_lr_out(Handle[_fused_adam_tensor_lr_out_handler]):
     """aten::_fused_adam.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -585,7 +585,7 @@ class _fused_adam_packet(OpPacket):
 
 class _fused_adam__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -608,7 +608,7 @@ class _fused_adam__default_handler(Protocol):
 class _fused_adam__default(Handle[_fused_adam__default_handler]):
     """aten::_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -630,7 +630,7 @@ class _fused_adam__default(Handle[_fused_adam__default_handler]):
 
 class _fused_adam__tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -653,7 +653,7 @@ class _fused_adam__tensor_lr_handler(Protocol):
 class _fused_adam__tensor_lr(Handle[_fused_adam__tensor_lr_handler]):
     """aten::_fused_adam_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -679,7 +679,7 @@ class _fused_adam__packet(OpPacket):
 
 class _fused_adamw_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -702,7 +702,7 @@ class _fused_adamw_default_handler(Protocol):
 class _fused_adamw_default(Handle[_fused_adamw_default_handler]):
     """aten::_fused_adamw(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -724,7 +724,7 @@ class _fused_adamw_default(Handle[_fused_adamw_default_handler]):
 
 class _fused_adamw_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -748,7 +748,7 @@ class _fused_adamw_out_handler(Protocol):
 class _fused_adamw_out(Handle[_fused_adamw_out_handler]):
     """aten::_fused_adamw.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -771,7 +771,7 @@ class _fused_adamw_out(Handle[_fused_adamw_out_handler]):
 
 class _fused_adamw_tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -794,7 +794,7 @@ class _fused_adamw_tensor_lr_handler(Protocol):
 class _fused_adamw_tensor_lr(Handle[_fused_adamw_tensor_lr_handler]):
     """aten::_fused_adamw.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -816,7 +816,7 @@ class _fused_adamw_tensor_lr(Handle[_fused_adamw_tensor_lr_handler]):
 
 class _fused_adamw_tensor_lr_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -840,7 +840,7 @@ class _fused_adamw_tensor_lr_out_handler(Protocol):
 class _fused_adamw_tensor_lr_out(Handle[_fused_adamw_tensor_lr_out_handler]):
     """aten::_fused_adamw.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -869,7 +869,7 @@ class _fused_adamw_packet(OpPacket):
 
 class _fused_adamw__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -892,7 +892,7 @@ class _fused_adamw__default_handler(Protocol):
 class _fused_adamw__default(Handle[_fused_adamw__default_handler]):
     """aten::_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -914,7 +914,7 @@ class _fused_adamw__default(Handle[_fused_adamw__default_handler]):
 
 class _fused_adamw__tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -937,7 +937,7 @@ class _fused_adamw__tensor_lr_handler(Protocol):
 class _fused_adamw__tensor_lr(Handle[_fused_adamw__tensor_lr_handler]):
     """aten::_fused_adamw_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -963,7 +963,7 @@ class _fused_adamw__packet(OpPacket):
 
 class _fused_sgd_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -983,7 +983,7 @@ class _fused_sgd_default_handler(Protocol):
 class _fused_sgd_default(Handle[_fused_sgd_default_handler]):
     """aten::_fused_sgd(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] momentum_buffer_list_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -1002,7 +1002,7 @@ class _fused_sgd_default(Handle[_fused_sgd_default_handler]):
 
 class _fused_sgd_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -1023,7 +1023,7 @@ class _fused_sgd_out_handler(Protocol):
 class _fused_sgd_out(Handle[_fused_sgd_out_handler]):
     """aten::_fused_sgd.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -1043,7 +1043,7 @@ class _fused_sgd_out(Handle[_fused_sgd_out_handler]):
 
 class _fused_sgd_tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -1063,7 +1063,7 @@ class _fused_sgd_tensor_lr_handler(Protocol):
 class _fused_sgd_tensor_lr(Handle[_fused_sgd_tensor_lr_handler]):
     """aten::_fused_sgd.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] momentum_buffer_list_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -1082,7 +1082,7 @@ class _fused_sgd_tensor_lr(Handle[_fused_sgd_tensor_lr_handler]):
 
 class _fused_sgd_tensor_lr_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -1103,7 +1103,7 @@ class _fused_sgd_tensor_lr_out_handler(Protocol):
 class _fused_sgd_tensor_lr_out(Handle[_fused_sgd_tensor_lr_out_handler]):
     """aten::_fused_sgd.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -1129,7 +1129,7 @@ class _fused_sgd_packet(OpPacket):
 
 class _fused_sgd__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -1149,7 +1149,7 @@ class _fused_sgd__default_handler(Protocol):
 class _fused_sgd__default(Handle[_fused_sgd__default_handler]):
     """aten::_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],
@@ -1168,7 +1168,7 @@ class _fused_sgd__default(Handle[_fused_sgd__default_handler]):
 
 class _fused_sgd__tensor_lr_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: list[Any],
         grads: list[Any],
@@ -1188,7 +1188,7 @@ class _fused_sgd__tensor_lr_handler(Protocol):
 class _fused_sgd__tensor_lr(Handle[_fused_sgd__tensor_lr_handler]):
     """aten::_fused_sgd_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[Tensor],
         grads: Sequence[Tensor],

@@ -11,18 +11,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _pad_circular_default_handler(Protocol):
-    def __call__(_op, /, self: Any, pad: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, pad: list[Any]) -> Tensor: ...
 
 class _pad_circular_default(Handle[_pad_circular_default_handler]):
     """aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor"""
-    def __call__(_op, /, self: Tensor, pad: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, pad: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class _pad_circular_packet(OpPacket):
     default: _pad_circular_default
 
 class _pad_enum_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         pad: list[Any],
@@ -33,7 +33,7 @@ class _pad_enum_default_handler(Protocol):
 class _pad_enum_default(Handle[_pad_enum_default_handler]):
     """aten::_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         pad: Sequence[int | torch.SymInt],
@@ -45,12 +45,12 @@ class _pad_enum_packet(OpPacket):
     default: _pad_enum_default
 
 class constant_pad_nd_default_handler(Protocol):
-    def __call__(_op, /, self: Any, pad: list[Any], value: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, pad: list[Any], value: float = ...) -> Tensor: ...
 
 class constant_pad_nd_default(Handle[constant_pad_nd_default_handler]):
     """aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         pad: Sequence[int | torch.SymInt],
@@ -58,12 +58,12 @@ class constant_pad_nd_default(Handle[constant_pad_nd_default_handler]):
     ) -> Tensor: ...
 
 class constant_pad_nd_out_handler(Protocol):
-    def __call__(_op, /, self: Any, pad: list[Any], value: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, pad: list[Any], value: float = ..., *, out: Any) -> Tensor: ...
 
 class constant_pad_nd_out(Handle[constant_pad_nd_out_handler]):
     """aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         pad: Sequence[int | torch.SymInt],
@@ -78,7 +78,7 @@ class constant_pad_nd_packet(OpPacket):
 
 class pad_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         pad: list[Any],
@@ -89,7 +89,7 @@ class pad_default_handler(Protocol):
 class pad_default(Handle[pad_default_handler]):
     """aten::pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         pad: Sequence[int | torch.SymInt],
@@ -101,19 +101,19 @@ class pad_packet(OpPacket):
     default: pad_default
 
 class reflection_pad1d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any]) -> Tensor: ...
 
 class reflection_pad1d_default(Handle[reflection_pad1d_default_handler]):
     """aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
-    def __call__(_op, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class reflection_pad1d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
 
 class reflection_pad1d_out(Handle[reflection_pad1d_out_handler]):
     """aten::reflection_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt],
@@ -126,19 +126,19 @@ class reflection_pad1d_packet(OpPacket):
     out: reflection_pad1d_out
 
 class reflection_pad2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any]) -> Tensor: ...
 
 class reflection_pad2d_default(Handle[reflection_pad2d_default_handler]):
     """aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
-    def __call__(_op, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class reflection_pad2d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
 
 class reflection_pad2d_out(Handle[reflection_pad2d_out_handler]):
     """aten::reflection_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt],
@@ -151,19 +151,19 @@ class reflection_pad2d_packet(OpPacket):
     out: reflection_pad2d_out
 
 class reflection_pad3d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any]) -> Tensor: ...
 
 class reflection_pad3d_default(Handle[reflection_pad3d_default_handler]):
     """aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
-    def __call__(_op, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class reflection_pad3d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
 
 class reflection_pad3d_out(Handle[reflection_pad3d_out_handler]):
     """aten::reflection_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt],
@@ -176,19 +176,19 @@ class reflection_pad3d_packet(OpPacket):
     out: reflection_pad3d_out
 
 class replication_pad1d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any]) -> Tensor: ...
 
 class replication_pad1d_default(Handle[replication_pad1d_default_handler]):
     """aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor"""
-    def __call__(_op, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class replication_pad1d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
 
 class replication_pad1d_out(Handle[replication_pad1d_out_handler]):
     """aten::replication_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt],
@@ -201,19 +201,19 @@ class replication_pad1d_packet(OpPacket):
     out: replication_pad1d_out
 
 class replication_pad2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any]) -> Tensor: ...
 
 class replication_pad2d_default(Handle[replication_pad2d_default_handler]):
     """aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor"""
-    def __call__(_op, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class replication_pad2d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
 
 class replication_pad2d_out(Handle[replication_pad2d_out_handler]):
     """aten::replication_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt],
@@ -226,19 +226,19 @@ class replication_pad2d_packet(OpPacket):
     out: replication_pad2d_out
 
 class replication_pad3d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any]) -> Tensor: ...
 
 class replication_pad3d_default(Handle[replication_pad3d_default_handler]):
     """aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor"""
-    def __call__(_op, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, padding: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class replication_pad3d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, padding: list[Any], *, out: Any) -> Tensor: ...
 
 class replication_pad3d_out(Handle[replication_pad3d_out_handler]):
     """aten::replication_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: Sequence[int | torch.SymInt],

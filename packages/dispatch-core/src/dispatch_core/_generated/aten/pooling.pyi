@@ -10,19 +10,19 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _adaptive_avg_pool2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Tensor: ...
 
 class _adaptive_avg_pool2d_default(Handle[_adaptive_avg_pool2d_default_handler]):
     """aten::_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class _adaptive_avg_pool2d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
 
 class _adaptive_avg_pool2d_out(Handle[_adaptive_avg_pool2d_out_handler]):
     """aten::_adaptive_avg_pool2d.out(Tensor self, SymInt[2] output_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -35,19 +35,19 @@ class _adaptive_avg_pool2d_packet(OpPacket):
     out: _adaptive_avg_pool2d_out
 
 class _adaptive_avg_pool3d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Tensor: ...
 
 class _adaptive_avg_pool3d_default(Handle[_adaptive_avg_pool3d_default_handler]):
     """aten::_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class _adaptive_avg_pool3d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
 
 class _adaptive_avg_pool3d_out(Handle[_adaptive_avg_pool3d_out_handler]):
     """aten::_adaptive_avg_pool3d.out(Tensor self, SymInt[3] output_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -60,19 +60,19 @@ class _adaptive_avg_pool3d_packet(OpPacket):
     out: _adaptive_avg_pool3d_out
 
 class adaptive_avg_pool1d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Tensor: ...
 
 class adaptive_avg_pool1d_default(Handle[adaptive_avg_pool1d_default_handler]):
     """aten::adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
 
 class adaptive_avg_pool1d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
 
 class adaptive_avg_pool1d_out(Handle[adaptive_avg_pool1d_out_handler]):
     """aten::adaptive_avg_pool1d.out(Tensor self, int[1] output_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: int | Sequence[int],
@@ -85,19 +85,19 @@ class adaptive_avg_pool1d_packet(OpPacket):
     out: adaptive_avg_pool1d_out
 
 class adaptive_avg_pool2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Tensor: ...
 
 class adaptive_avg_pool2d_default(Handle[adaptive_avg_pool2d_default_handler]):
     """aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class adaptive_avg_pool2d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
 
 class adaptive_avg_pool2d_out(Handle[adaptive_avg_pool2d_out_handler]):
     """aten::adaptive_avg_pool2d.out(Tensor self, SymInt[2] output_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -110,19 +110,19 @@ class adaptive_avg_pool2d_packet(OpPacket):
     out: adaptive_avg_pool2d_out
 
 class adaptive_avg_pool3d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Tensor: ...
 
 class adaptive_avg_pool3d_default(Handle[adaptive_avg_pool3d_default_handler]):
     """aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output_size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class adaptive_avg_pool3d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
 
 class adaptive_avg_pool3d_out(Handle[adaptive_avg_pool3d_out_handler]):
     """aten::adaptive_avg_pool3d.out(Tensor self, SymInt[3] output_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: Sequence[int | torch.SymInt],
@@ -135,12 +135,12 @@ class adaptive_avg_pool3d_packet(OpPacket):
     out: adaptive_avg_pool3d_out
 
 class adaptive_max_pool1d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Sequence[Tensor]: ...
 
 class adaptive_max_pool1d_default(Handle[adaptive_max_pool1d_default_handler]):
     """aten::adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: int | Sequence[int],
@@ -150,12 +150,12 @@ class adaptive_max_pool1d_packet(OpPacket):
     default: adaptive_max_pool1d_default
 
 class adaptive_max_pool2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Sequence[Tensor]: ...
 
 class adaptive_max_pool2d_default(Handle[adaptive_max_pool2d_default_handler]):
     """aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: int | Sequence[int],
@@ -163,7 +163,7 @@ class adaptive_max_pool2d_default(Handle[adaptive_max_pool2d_default_handler]):
 
 class adaptive_max_pool2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -175,7 +175,7 @@ class adaptive_max_pool2d_out_handler(Protocol):
 class adaptive_max_pool2d_out(Handle[adaptive_max_pool2d_out_handler]):
     """aten::adaptive_max_pool2d.out(Tensor self, int[2] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: int | Sequence[int],
@@ -189,12 +189,12 @@ class adaptive_max_pool2d_packet(OpPacket):
     out: adaptive_max_pool2d_out
 
 class adaptive_max_pool3d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Sequence[Tensor]: ...
 
 class adaptive_max_pool3d_default(Handle[adaptive_max_pool3d_default_handler]):
     """aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: int | Sequence[int],
@@ -202,7 +202,7 @@ class adaptive_max_pool3d_default(Handle[adaptive_max_pool3d_default_handler]):
 
 class adaptive_max_pool3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_size: list[Any],
@@ -214,7 +214,7 @@ class adaptive_max_pool3d_out_handler(Protocol):
 class adaptive_max_pool3d_out(Handle[adaptive_max_pool3d_out_handler]):
     """aten::adaptive_max_pool3d.out(Tensor self, int[3] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: int | Sequence[int],
@@ -229,7 +229,7 @@ class adaptive_max_pool3d_packet(OpPacket):
 
 class avg_pool1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -242,7 +242,7 @@ class avg_pool1d_default_handler(Protocol):
 class avg_pool1d_default(Handle[avg_pool1d_default_handler]):
     """aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -254,7 +254,7 @@ class avg_pool1d_default(Handle[avg_pool1d_default_handler]):
 
 class avg_pool1d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -269,7 +269,7 @@ class avg_pool1d_out_handler(Protocol):
 class avg_pool1d_out(Handle[avg_pool1d_out_handler]):
     """aten::avg_pool1d.out(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -287,7 +287,7 @@ class avg_pool1d_packet(OpPacket):
 
 class avg_pool2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -301,7 +301,7 @@ class avg_pool2d_default_handler(Protocol):
 class avg_pool2d_default(Handle[avg_pool2d_default_handler]):
     """aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -314,7 +314,7 @@ class avg_pool2d_default(Handle[avg_pool2d_default_handler]):
 
 class avg_pool2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -330,7 +330,7 @@ class avg_pool2d_out_handler(Protocol):
 class avg_pool2d_out(Handle[avg_pool2d_out_handler]):
     """aten::avg_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -349,7 +349,7 @@ class avg_pool2d_packet(OpPacket):
 
 class avg_pool3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -363,7 +363,7 @@ class avg_pool3d_default_handler(Protocol):
 class avg_pool3d_default(Handle[avg_pool3d_default_handler]):
     """aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -376,7 +376,7 @@ class avg_pool3d_default(Handle[avg_pool3d_default_handler]):
 
 class avg_pool3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -392,7 +392,7 @@ class avg_pool3d_out_handler(Protocol):
 class avg_pool3d_out(Handle[avg_pool3d_out_handler]):
     """aten::avg_pool3d.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -411,7 +411,7 @@ class avg_pool3d_packet(OpPacket):
 
 class fractional_max_pool2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -422,7 +422,7 @@ class fractional_max_pool2d_default_handler(Protocol):
 class fractional_max_pool2d_default(Handle[fractional_max_pool2d_default_handler]):
     """aten::fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -432,7 +432,7 @@ class fractional_max_pool2d_default(Handle[fractional_max_pool2d_default_handler
 
 class fractional_max_pool2d_output_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -446,7 +446,7 @@ class fractional_max_pool2d_output_handler(Protocol):
 class fractional_max_pool2d_output(Handle[fractional_max_pool2d_output_handler]):
     """aten::fractional_max_pool2d.output(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -463,7 +463,7 @@ class fractional_max_pool2d_packet(OpPacket):
 
 class fractional_max_pool3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -474,7 +474,7 @@ class fractional_max_pool3d_default_handler(Protocol):
 class fractional_max_pool3d_default(Handle[fractional_max_pool3d_default_handler]):
     """aten::fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -484,7 +484,7 @@ class fractional_max_pool3d_default(Handle[fractional_max_pool3d_default_handler
 
 class fractional_max_pool3d_output_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -498,7 +498,7 @@ class fractional_max_pool3d_output_handler(Protocol):
 class fractional_max_pool3d_output(Handle[fractional_max_pool3d_output_handler]):
     """aten::fractional_max_pool3d.output(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -515,7 +515,7 @@ class fractional_max_pool3d_packet(OpPacket):
 
 class max_pool1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -528,7 +528,7 @@ class max_pool1d_default_handler(Protocol):
 class max_pool1d_default(Handle[max_pool1d_default_handler]):
     """aten::max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -543,7 +543,7 @@ class max_pool1d_packet(OpPacket):
 
 class max_pool1d_with_indices_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -556,7 +556,7 @@ class max_pool1d_with_indices_default_handler(Protocol):
 class max_pool1d_with_indices_default(Handle[max_pool1d_with_indices_default_handler]):
     """aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -571,7 +571,7 @@ class max_pool1d_with_indices_packet(OpPacket):
 
 class max_pool2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -584,7 +584,7 @@ class max_pool2d_default_handler(Protocol):
 class max_pool2d_default(Handle[max_pool2d_default_handler]):
     """aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -599,7 +599,7 @@ class max_pool2d_packet(OpPacket):
 
 class max_pool2d_with_indices_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -612,7 +612,7 @@ class max_pool2d_with_indices_default_handler(Protocol):
 class max_pool2d_with_indices_default(Handle[max_pool2d_with_indices_default_handler]):
     """aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -624,7 +624,7 @@ class max_pool2d_with_indices_default(Handle[max_pool2d_with_indices_default_han
 
 class max_pool2d_with_indices_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -640,7 +640,7 @@ class max_pool2d_with_indices_out_handler(Protocol):
 class max_pool2d_with_indices_out(Handle[max_pool2d_with_indices_out_handler]):
     """aten::max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -659,7 +659,7 @@ class max_pool2d_with_indices_packet(OpPacket):
 
 class max_pool3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -672,7 +672,7 @@ class max_pool3d_default_handler(Protocol):
 class max_pool3d_default(Handle[max_pool3d_default_handler]):
     """aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -687,7 +687,7 @@ class max_pool3d_packet(OpPacket):
 
 class max_pool3d_with_indices_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -700,7 +700,7 @@ class max_pool3d_with_indices_default_handler(Protocol):
 class max_pool3d_with_indices_default(Handle[max_pool3d_with_indices_default_handler]):
     """aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -712,7 +712,7 @@ class max_pool3d_with_indices_default(Handle[max_pool3d_with_indices_default_han
 
 class max_pool3d_with_indices_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -728,7 +728,7 @@ class max_pool3d_with_indices_out_handler(Protocol):
 class max_pool3d_with_indices_out(Handle[max_pool3d_with_indices_out_handler]):
     """aten::max_pool3d_with_indices.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -746,12 +746,12 @@ class max_pool3d_with_indices_packet(OpPacket):
     out: max_pool3d_with_indices_out
 
 class max_unpool2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: Any, output_size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, indices: Any, output_size: list[Any]) -> Tensor: ...
 
 class max_unpool2d_default(Handle[max_unpool2d_default_handler]):
     """aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -760,7 +760,7 @@ class max_unpool2d_default(Handle[max_unpool2d_default_handler]):
 
 class max_unpool2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: Any,
@@ -772,7 +772,7 @@ class max_unpool2d_out_handler(Protocol):
 class max_unpool2d_out(Handle[max_unpool2d_out_handler]):
     """aten::max_unpool2d.out(Tensor self, Tensor indices, SymInt[2] output_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -787,7 +787,7 @@ class max_unpool2d_packet(OpPacket):
 
 class max_unpool3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: Any,
@@ -799,7 +799,7 @@ class max_unpool3d_default_handler(Protocol):
 class max_unpool3d_default(Handle[max_unpool3d_default_handler]):
     """aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -810,7 +810,7 @@ class max_unpool3d_default(Handle[max_unpool3d_default_handler]):
 
 class max_unpool3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         indices: Any,
@@ -824,7 +824,7 @@ class max_unpool3d_out_handler(Protocol):
 class max_unpool3d_out(Handle[max_unpool3d_out_handler]):
     """aten::max_unpool3d.out(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Tensor,
@@ -840,19 +840,19 @@ class max_unpool3d_packet(OpPacket):
     out: max_unpool3d_out
 
 class mkldnn_adaptive_avg_pool2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any]) -> Tensor: ...
 
 class mkldnn_adaptive_avg_pool2d_default(Handle[mkldnn_adaptive_avg_pool2d_default_handler]):
     """aten::mkldnn_adaptive_avg_pool2d(Tensor self, int[2] output_size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, output_size: int | Sequence[int]) -> Tensor: ...
 
 class mkldnn_adaptive_avg_pool2d_out_handler(Protocol):
-    def __call__(_op, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, output_size: list[Any], *, out: Any) -> Tensor: ...
 
 class mkldnn_adaptive_avg_pool2d_out(Handle[mkldnn_adaptive_avg_pool2d_out_handler]):
     """aten::mkldnn_adaptive_avg_pool2d.out(Tensor self, int[2] output_size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_size: int | Sequence[int],
@@ -866,7 +866,7 @@ class mkldnn_adaptive_avg_pool2d_packet(OpPacket):
 
 class mkldnn_max_pool2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -879,7 +879,7 @@ class mkldnn_max_pool2d_default_handler(Protocol):
 class mkldnn_max_pool2d_default(Handle[mkldnn_max_pool2d_default_handler]):
     """aten::mkldnn_max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -891,7 +891,7 @@ class mkldnn_max_pool2d_default(Handle[mkldnn_max_pool2d_default_handler]):
 
 class mkldnn_max_pool2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -906,7 +906,7 @@ class mkldnn_max_pool2d_out_handler(Protocol):
 class mkldnn_max_pool2d_out(Handle[mkldnn_max_pool2d_out_handler]):
     """aten::mkldnn_max_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -924,7 +924,7 @@ class mkldnn_max_pool2d_packet(OpPacket):
 
 class mkldnn_max_pool3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -937,7 +937,7 @@ class mkldnn_max_pool3d_default_handler(Protocol):
 class mkldnn_max_pool3d_default(Handle[mkldnn_max_pool3d_default_handler]):
     """aten::mkldnn_max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -949,7 +949,7 @@ class mkldnn_max_pool3d_default(Handle[mkldnn_max_pool3d_default_handler]):
 
 class mkldnn_max_pool3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -964,7 +964,7 @@ class mkldnn_max_pool3d_out_handler(Protocol):
 class mkldnn_max_pool3d_out(Handle[mkldnn_max_pool3d_out_handler]):
     """aten::mkldnn_max_pool3d.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],

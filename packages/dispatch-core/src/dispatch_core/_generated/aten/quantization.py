@@ -106,6 +106,7 @@ __all__ = [
     "aten::_choose_qparams_per_tensor(Tensor self, bool reduce_range=False) -> (float, int)",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
 )
 def _choose_qparams_per_tensor(self, reduce_range=False):
     return {"self": self, "reduce_range": reduce_range}
@@ -939,6 +940,7 @@ def fbgemm_linear_int8_weight_fp32_activation(
     "aten::fbgemm_linear_quantize_weight(Tensor input) -> (Tensor, Tensor, float, int)",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
 )
 def fbgemm_linear_quantize_weight(input):
     return {"input": input}
@@ -1120,6 +1122,7 @@ def quantize_per_tensor_out(self, scale, zero_point, dtype, *, out):
 @stub(
     "aten::quantize_per_tensor.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def quantize_per_tensor_tensor_qparams(self, scale, zero_point, dtype):
     return {"self": self, "scale": scale, "zero_point": zero_point, "dtype": dtype}
@@ -1137,6 +1140,7 @@ def quantize_per_tensor_tensor_qparams_out(self, scale, zero_point, dtype, *, ou
 @stub(
     "aten::quantize_per_tensor.tensors(Tensor[] tensors, Tensor scales, Tensor zero_points, ScalarType dtype) -> Tensor[]",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def quantize_per_tensor_tensors(tensors, scales, zero_points, dtype):
     return {"tensors": tensors, "scales": scales, "zero_points": zero_points, "dtype": dtype}
@@ -1160,6 +1164,7 @@ def quantize_per_tensor_tensors_out(tensors, scales, zero_points, dtype, *, out)
 @stub(
     "aten::quantize_per_tensor_dynamic(Tensor self, ScalarType dtype, bool reduce_range) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def quantize_per_tensor_dynamic(self, dtype, reduce_range):
     return {"self": self, "dtype": dtype, "reduce_range": reduce_range}
@@ -1169,6 +1174,7 @@ def quantize_per_tensor_dynamic(self, dtype, reduce_range):
     "aten::quantize_per_tensor_dynamic.out(Tensor self, ScalarType dtype, bool reduce_range, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
 )
 def quantize_per_tensor_dynamic_out(self, dtype, reduce_range, *, out):
     return {"self": self, "dtype": dtype, "reduce_range": reduce_range, "out": out}
@@ -1223,6 +1229,8 @@ def quantized_batch_norm_out(
 
 @stub(
     "aten::quantized_gru.data(Tensor data, Tensor batch_sizes, Tensor hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
+    random=True,
+    reads_data="always",
 )
 def quantized_gru_data(
     data,
@@ -1250,6 +1258,8 @@ def quantized_gru_data(
 
 @stub(
     "aten::quantized_gru.data_legacy(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
+    random=True,
+    reads_data="always",
 )
 def quantized_gru_data_legacy(
     data,
@@ -1277,6 +1287,7 @@ def quantized_gru_data_legacy(
 
 @stub(
     "aten::quantized_gru.input(Tensor input, Tensor hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+    random=True,
 )
 def quantized_gru_input(
     input,
@@ -1304,6 +1315,7 @@ def quantized_gru_input(
 
 @stub(
     "aten::quantized_gru.input_legacy(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+    random=True,
 )
 def quantized_gru_input_legacy(
     input,
@@ -1370,6 +1382,8 @@ def quantized_gru_cell(
 
 @stub(
     "aten::quantized_lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)",
+    random=True,
+    reads_data="always",
 )
 def quantized_lstm_data(
     data,
@@ -1402,6 +1416,8 @@ def quantized_lstm_data(
 
 @stub(
     "aten::quantized_lstm.data_legacy(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)",
+    random=True,
+    reads_data="always",
 )
 def quantized_lstm_data_legacy(
     data,
@@ -1434,6 +1450,7 @@ def quantized_lstm_data_legacy(
 
 @stub(
     "aten::quantized_lstm.input(Tensor input, Tensor[] hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)",
+    random=True,
 )
 def quantized_lstm_input(
     input,
@@ -1466,6 +1483,7 @@ def quantized_lstm_input(
 
 @stub(
     "aten::quantized_lstm.input_legacy(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)",
+    random=True,
 )
 def quantized_lstm_input_legacy(
     input,

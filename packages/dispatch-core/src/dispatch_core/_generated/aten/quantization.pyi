@@ -13,7 +13,7 @@ from dispatch_core._ops import OpPacket
 
 class _choose_qparams_per_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         reduce_range: bool = ...,
@@ -21,36 +21,36 @@ class _choose_qparams_per_tensor_default_handler(Protocol):
 
 class _choose_qparams_per_tensor_default(Handle[_choose_qparams_per_tensor_default_handler]):
     """aten::_choose_qparams_per_tensor(Tensor self, bool reduce_range=False) -> (float, int)"""
-    def __call__(_op, /, self: Tensor, reduce_range: bool = False) -> tuple[float, int]: ...
+    def __call__(cls, /, self: Tensor, reduce_range: bool = False) -> tuple[float, int]: ...
 
 class _choose_qparams_per_tensor_packet(OpPacket):
     default: _choose_qparams_per_tensor_default
 
 class _convert_weight_to_int4pack_default_handler(Protocol):
-    def __call__(_op, /, self: Any, innerKTiles: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, innerKTiles: int) -> Tensor: ...
 
 class _convert_weight_to_int4pack_default(Handle[_convert_weight_to_int4pack_default_handler]):
     """aten::_convert_weight_to_int4pack(Tensor self, int innerKTiles) -> Tensor"""
-    def __call__(_op, /, self: Tensor, innerKTiles: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, innerKTiles: int) -> Tensor: ...
 
 class _convert_weight_to_int4pack_packet(OpPacket):
     default: _convert_weight_to_int4pack_default
 
 class _convert_weight_to_int4pack_for_cpu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, innerKTiles: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, innerKTiles: int) -> Tensor: ...
 
 class _convert_weight_to_int4pack_for_cpu_default(
     Handle[_convert_weight_to_int4pack_for_cpu_default_handler],
 ):
     """aten::_convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor"""
-    def __call__(_op, /, self: Tensor, innerKTiles: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, innerKTiles: int) -> Tensor: ...
 
 class _convert_weight_to_int4pack_for_cpu_packet(OpPacket):
     default: _convert_weight_to_int4pack_for_cpu_default
 
 class _dyn_quant_matmul_4bit_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inp: Any,
         packed_weights: Any,
@@ -62,7 +62,7 @@ class _dyn_quant_matmul_4bit_default_handler(Protocol):
 class _dyn_quant_matmul_4bit_default(Handle[_dyn_quant_matmul_4bit_default_handler]):
     """aten::_dyn_quant_matmul_4bit(Tensor inp, Tensor packed_weights, int block_size, int in_features, int out_features) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         inp: Tensor,
         packed_weights: Tensor,
@@ -76,7 +76,7 @@ class _dyn_quant_matmul_4bit_packet(OpPacket):
 
 class _dyn_quant_pack_4bit_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weights: Any,
         scales_zeros: Any,
@@ -89,7 +89,7 @@ class _dyn_quant_pack_4bit_weight_default_handler(Protocol):
 class _dyn_quant_pack_4bit_weight_default(Handle[_dyn_quant_pack_4bit_weight_default_handler]):
     """aten::_dyn_quant_pack_4bit_weight(Tensor weights, Tensor scales_zeros, Tensor? bias, int block_size, int in_features, int out_features) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weights: Tensor,
         scales_zeros: Tensor,
@@ -104,7 +104,7 @@ class _dyn_quant_pack_4bit_weight_packet(OpPacket):
 
 class _empty_affine_quantized_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -120,7 +120,7 @@ class _empty_affine_quantized_default_handler(Protocol):
 class _empty_affine_quantized_default(Handle[_empty_affine_quantized_default_handler]):
     """aten::_empty_affine_quantized(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, float scale=1.0, int zero_point=0, MemoryFormat? memory_format=contiguous_format) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -135,7 +135,7 @@ class _empty_affine_quantized_default(Handle[_empty_affine_quantized_default_han
 
 class _empty_affine_quantized_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -148,7 +148,7 @@ class _empty_affine_quantized_out_handler(Protocol):
 class _empty_affine_quantized_out(Handle[_empty_affine_quantized_out_handler]):
     """aten::_empty_affine_quantized.out(SymInt[] size, *, float scale=1.0, int zero_point=0, MemoryFormat? memory_format=contiguous_format, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -164,7 +164,7 @@ class _empty_affine_quantized_packet(OpPacket):
 
 class _empty_per_channel_affine_quantized_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -183,7 +183,7 @@ class _empty_per_channel_affine_quantized_default(
 ):
     """aten::_empty_per_channel_affine_quantized(SymInt[] size, *, Tensor scales, Tensor zero_points, int axis, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=contiguous_format) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -199,7 +199,7 @@ class _empty_per_channel_affine_quantized_default(
 
 class _empty_per_channel_affine_quantized_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -215,7 +215,7 @@ class _empty_per_channel_affine_quantized_out(
 ):
     """aten::_empty_per_channel_affine_quantized.out(SymInt[] size, *, Tensor scales, Tensor zero_points, int axis, MemoryFormat? memory_format=contiguous_format, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -232,7 +232,7 @@ class _empty_per_channel_affine_quantized_packet(OpPacket):
 
 class _fake_quantize_learnable_per_channel_affine_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -248,7 +248,7 @@ class _fake_quantize_learnable_per_channel_affine_default(
 ):
     """aten::_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -261,7 +261,7 @@ class _fake_quantize_learnable_per_channel_affine_default(
 
 class _fake_quantize_learnable_per_channel_affine_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -279,7 +279,7 @@ class _fake_quantize_learnable_per_channel_affine_out(
 ):
     """aten::_fake_quantize_learnable_per_channel_affine.out(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -298,7 +298,7 @@ class _fake_quantize_learnable_per_channel_affine_packet(OpPacket):
 
 class _fake_quantize_learnable_per_tensor_affine_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -313,7 +313,7 @@ class _fake_quantize_learnable_per_tensor_affine_default(
 ):
     """aten::_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -325,7 +325,7 @@ class _fake_quantize_learnable_per_tensor_affine_default(
 
 class _fake_quantize_learnable_per_tensor_affine_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -342,7 +342,7 @@ class _fake_quantize_learnable_per_tensor_affine_out(
 ):
     """aten::_fake_quantize_learnable_per_tensor_affine.out(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -360,7 +360,7 @@ class _fake_quantize_learnable_per_tensor_affine_packet(OpPacket):
 
 class _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -375,7 +375,7 @@ class _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_default(
 ):
     """aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -387,7 +387,7 @@ class _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_default(
 
 class _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -405,7 +405,7 @@ class _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_out(
 ):
     """aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -424,7 +424,7 @@ class _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet(OpPacket)
 
 class _fused_moving_avg_obs_fq_helper_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         observer_on: Any,
@@ -446,7 +446,7 @@ class _fused_moving_avg_obs_fq_helper_default(
 ):
     """aten::_fused_moving_avg_obs_fq_helper(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min, Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> (Tensor output, Tensor mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         observer_on: Tensor,
@@ -465,7 +465,7 @@ class _fused_moving_avg_obs_fq_helper_default(
 
 class _fused_moving_avg_obs_fq_helper_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         observer_on: Any,
@@ -488,7 +488,7 @@ class _fused_moving_avg_obs_fq_helper_out_handler(Protocol):
 class _fused_moving_avg_obs_fq_helper_out(Handle[_fused_moving_avg_obs_fq_helper_out_handler]):
     """aten::_fused_moving_avg_obs_fq_helper.out(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min, Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False, *, Tensor(e!) out0, Tensor(f!) out1) -> (Tensor(e!), Tensor(f!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         observer_on: Tensor,
@@ -514,7 +514,7 @@ class _fused_moving_avg_obs_fq_helper_packet(OpPacket):
 
 class _fused_moving_avg_obs_fq_helper_functional_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         observer_on: Any,
@@ -536,7 +536,7 @@ class _fused_moving_avg_obs_fq_helper_functional_default(
 ):
     """aten::_fused_moving_avg_obs_fq_helper_functional(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor running_min, Tensor running_max, Tensor scale, Tensor zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> (Tensor output, Tensor mask, Tensor running_min_out, Tensor running_max_out, Tensor scale_out, Tensor zero_point_out)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         observer_on: Tensor,
@@ -557,17 +557,17 @@ class _fused_moving_avg_obs_fq_helper_functional_packet(OpPacket):
     default: _fused_moving_avg_obs_fq_helper_functional_default
 
 class _make_per_channel_quantized_tensor_default_handler(Protocol):
-    def __call__(_op, /, self: Any, scale: Any, zero_point: Any, axis: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, scale: Any, zero_point: Any, axis: int) -> Tensor: ...
 
 class _make_per_channel_quantized_tensor_default(
     Handle[_make_per_channel_quantized_tensor_default_handler],
 ):
     """aten::_make_per_channel_quantized_tensor(Tensor self, Tensor scale, Tensor zero_point, int axis) -> Tensor"""
-    def __call__(_op, /, self: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor: ...
 
 class _make_per_channel_quantized_tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -582,7 +582,7 @@ class _make_per_channel_quantized_tensor_out(
 ):
     """aten::_make_per_channel_quantized_tensor.out(Tensor self, Tensor scale, Tensor zero_point, int axis, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -597,14 +597,14 @@ class _make_per_channel_quantized_tensor_packet(OpPacket):
     out: _make_per_channel_quantized_tensor_out
 
 class _make_per_tensor_quantized_tensor_default_handler(Protocol):
-    def __call__(_op, /, self: Any, scale: float, zero_point: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, scale: float, zero_point: int) -> Tensor: ...
 
 class _make_per_tensor_quantized_tensor_default(
     Handle[_make_per_tensor_quantized_tensor_default_handler],
 ):
     """aten::_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: float | torch.SymFloat,
@@ -612,12 +612,12 @@ class _make_per_tensor_quantized_tensor_default(
     ) -> Tensor: ...
 
 class _make_per_tensor_quantized_tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, scale: float, zero_point: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, scale: float, zero_point: int, *, out: Any) -> Tensor: ...
 
 class _make_per_tensor_quantized_tensor_out(Handle[_make_per_tensor_quantized_tensor_out_handler]):
     """aten::_make_per_tensor_quantized_tensor.out(Tensor self, float scale, int zero_point, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: float | torch.SymFloat,
@@ -632,7 +632,7 @@ class _make_per_tensor_quantized_tensor_packet(OpPacket):
 
 class _rowwise_prune_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         mask: Any,
@@ -642,7 +642,7 @@ class _rowwise_prune_default_handler(Protocol):
 class _rowwise_prune_default(Handle[_rowwise_prune_default_handler]):
     """aten::_rowwise_prune(Tensor weight, Tensor mask, ScalarType compressed_indices_dtype) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         mask: Tensor,
@@ -653,12 +653,12 @@ class _rowwise_prune_packet(OpPacket):
     default: _rowwise_prune_default
 
 class _weight_int4pack_mm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, qGroupSize: int, qScaleAndZeros: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, qGroupSize: int, qScaleAndZeros: Any) -> Tensor: ...
 
 class _weight_int4pack_mm_default(Handle[_weight_int4pack_mm_default_handler]):
     """aten::_weight_int4pack_mm(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -670,12 +670,12 @@ class _weight_int4pack_mm_packet(OpPacket):
     default: _weight_int4pack_mm_default
 
 class _weight_int4pack_mm_for_cpu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, qGroupSize: int, qScaleAndZeros: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, qGroupSize: int, qScaleAndZeros: Any) -> Tensor: ...
 
 class _weight_int4pack_mm_for_cpu_default(Handle[_weight_int4pack_mm_for_cpu_default_handler]):
     """aten::_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -688,7 +688,7 @@ class _weight_int4pack_mm_for_cpu_packet(OpPacket):
 
 class _weight_int4pack_mm_with_scales_and_zeros_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat2: Any,
@@ -702,7 +702,7 @@ class _weight_int4pack_mm_with_scales_and_zeros_default(
 ):
     """aten::_weight_int4pack_mm_with_scales_and_zeros(Tensor self, Tensor mat2, int qGroupSize, Tensor qScale, Tensor qZeros) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -715,18 +715,18 @@ class _weight_int4pack_mm_with_scales_and_zeros_packet(OpPacket):
     default: _weight_int4pack_mm_with_scales_and_zeros_default
 
 class _weight_int8pack_mm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, scales: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, scales: Any) -> Tensor: ...
 
 class _weight_int8pack_mm_default(Handle[_weight_int8pack_mm_default_handler]):
     """aten::_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor, scales: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor, scales: Tensor) -> Tensor: ...
 
 class _weight_int8pack_mm_packet(OpPacket):
     default: _weight_int8pack_mm_default
 
 class _wrapped_linear_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         weight_scale: Any,
@@ -737,7 +737,7 @@ class _wrapped_linear_prepack_default_handler(Protocol):
 class _wrapped_linear_prepack_default(Handle[_wrapped_linear_prepack_default_handler]):
     """aten::_wrapped_linear_prepack(Tensor weight, Tensor weight_scale, Tensor weight_zero_point, Tensor bias) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         weight_scale: Tensor,
@@ -750,7 +750,7 @@ class _wrapped_linear_prepack_packet(OpPacket):
 
 class _wrapped_quantized_linear_prepacked_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         input_scale: Any,
@@ -766,7 +766,7 @@ class _wrapped_quantized_linear_prepacked_default(
 ):
     """aten::_wrapped_quantized_linear_prepacked(Tensor input, Tensor input_scale, Tensor input_zero_point, Tensor packed_weight, Tensor output_scale, Tensor output_zero_point, int out_channel) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         input_scale: Tensor,
@@ -782,7 +782,7 @@ class _wrapped_quantized_linear_prepacked_packet(OpPacket):
 
 class choose_qparams_optimized_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         numel: int,
@@ -794,7 +794,7 @@ class choose_qparams_optimized_default_handler(Protocol):
 class choose_qparams_optimized_default(Handle[choose_qparams_optimized_default_handler]):
     """aten::choose_qparams_optimized(Tensor input, int numel, int n_bins, float ratio, int bit_width) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         numel: int,
@@ -807,32 +807,32 @@ class choose_qparams_optimized_packet(OpPacket):
     default: choose_qparams_optimized_default
 
 class dequantize_self_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class dequantize_self(Handle[dequantize_self_handler]):
     """aten::dequantize.self(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class dequantize_self_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class dequantize_self_out(Handle[dequantize_self_out_handler]):
     """aten::dequantize.self_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class dequantize_tensors_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, tensors: list[Any]) -> Sequence[Tensor]: ...
 
 class dequantize_tensors(Handle[dequantize_tensors_handler]):
     """aten::dequantize.tensors(Tensor[] tensors) -> Tensor[]"""
-    def __call__(_op, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
 
 class dequantize_tensors_out_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any], *, out: list[Any]) -> None: ...
+    def __call__(cls, /, tensors: list[Any], *, out: list[Any]) -> None: ...
 
 class dequantize_tensors_out(Handle[dequantize_tensors_out_handler]):
     """aten::dequantize.tensors_out(Tensor[] tensors, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, tensors: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, tensors: Sequence[Tensor], *, out: Sequence[Tensor]) -> None: ...
 
 class dequantize_packet(OpPacket):
     any: torchscript_tensors.dequantize_any
@@ -845,7 +845,7 @@ class dequantize_packet(OpPacket):
 
 class empty_quantized_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         qtensor: Any,
@@ -860,7 +860,7 @@ class empty_quantized_default_handler(Protocol):
 class empty_quantized_default(Handle[empty_quantized_default_handler]):
     """aten::empty_quantized(int[] size, Tensor qtensor, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int],
         qtensor: Tensor,
@@ -874,7 +874,7 @@ class empty_quantized_default(Handle[empty_quantized_default_handler]):
 
 class empty_quantized_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         qtensor: Any,
@@ -886,7 +886,7 @@ class empty_quantized_out_handler(Protocol):
 class empty_quantized_out(Handle[empty_quantized_out_handler]):
     """aten::empty_quantized.out(int[] size, Tensor qtensor, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int],
         qtensor: Tensor,
@@ -901,7 +901,7 @@ class empty_quantized_packet(OpPacket):
 
 class fake_quantize_per_channel_affine_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -916,7 +916,7 @@ class fake_quantize_per_channel_affine_default(
 ):
     """aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -931,7 +931,7 @@ class fake_quantize_per_channel_affine_packet(OpPacket):
 
 class fake_quantize_per_channel_affine_cachemask_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -946,7 +946,7 @@ class fake_quantize_per_channel_affine_cachemask_default(
 ):
     """aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -958,7 +958,7 @@ class fake_quantize_per_channel_affine_cachemask_default(
 
 class fake_quantize_per_channel_affine_cachemask_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -976,7 +976,7 @@ class fake_quantize_per_channel_affine_cachemask_out(
 ):
     """aten::fake_quantize_per_channel_affine_cachemask.out(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -995,7 +995,7 @@ class fake_quantize_per_channel_affine_cachemask_packet(OpPacket):
 
 class fake_quantize_per_tensor_affine_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: float,
@@ -1009,7 +1009,7 @@ class fake_quantize_per_tensor_affine_default(
 ):
     """aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: float | torch.SymFloat,
@@ -1020,7 +1020,7 @@ class fake_quantize_per_tensor_affine_default(
 
 class fake_quantize_per_tensor_affine_tensor_qparams_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -1034,7 +1034,7 @@ class fake_quantize_per_tensor_affine_tensor_qparams(
 ):
     """aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -1049,7 +1049,7 @@ class fake_quantize_per_tensor_affine_packet(OpPacket):
 
 class fake_quantize_per_tensor_affine_cachemask_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: float,
@@ -1063,7 +1063,7 @@ class fake_quantize_per_tensor_affine_cachemask_default(
 ):
     """aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: float | torch.SymFloat,
@@ -1074,7 +1074,7 @@ class fake_quantize_per_tensor_affine_cachemask_default(
 
 class fake_quantize_per_tensor_affine_cachemask_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: float,
@@ -1091,7 +1091,7 @@ class fake_quantize_per_tensor_affine_cachemask_out(
 ):
     """aten::fake_quantize_per_tensor_affine_cachemask.out(Tensor self, float scale, int zero_point, int quant_min, int quant_max, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: float | torch.SymFloat,
@@ -1108,19 +1108,19 @@ class fake_quantize_per_tensor_affine_cachemask_packet(OpPacket):
     out: fake_quantize_per_tensor_affine_cachemask_out
 
 class fbgemm_linear_fp16_weight_default_handler(Protocol):
-    def __call__(_op, /, input: Any, packed_weight: Any, bias: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, packed_weight: Any, bias: Any) -> Tensor: ...
 
 class fbgemm_linear_fp16_weight_default(Handle[fbgemm_linear_fp16_weight_default_handler]):
     """aten::fbgemm_linear_fp16_weight(Tensor input, Tensor packed_weight, Tensor bias) -> Tensor"""
-    def __call__(_op, /, input: Tensor, packed_weight: Tensor, bias: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, packed_weight: Tensor, bias: Tensor) -> Tensor: ...
 
 class fbgemm_linear_fp16_weight_out_handler(Protocol):
-    def __call__(_op, /, input: Any, packed_weight: Any, bias: Any, output: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, packed_weight: Any, bias: Any, output: Any) -> Tensor: ...
 
 class fbgemm_linear_fp16_weight_out(Handle[fbgemm_linear_fp16_weight_out_handler]):
     """aten::fbgemm_linear_fp16_weight.out(Tensor input, Tensor packed_weight, Tensor bias, Tensor(a!) output) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         packed_weight: Tensor,
@@ -1133,17 +1133,17 @@ class fbgemm_linear_fp16_weight_packet(OpPacket):
     out: fbgemm_linear_fp16_weight_out
 
 class fbgemm_linear_fp16_weight_fp32_activation_default_handler(Protocol):
-    def __call__(_op, /, input: Any, packed_weight: Any, bias: Any | None) -> Tensor: ...
+    def __call__(cls, /, input: Any, packed_weight: Any, bias: Any | None) -> Tensor: ...
 
 class fbgemm_linear_fp16_weight_fp32_activation_default(
     Handle[fbgemm_linear_fp16_weight_fp32_activation_default_handler],
 ):
     """aten::fbgemm_linear_fp16_weight_fp32_activation(Tensor input, Tensor packed_weight, Tensor? bias) -> Tensor"""
-    def __call__(_op, /, input: Tensor, packed_weight: Tensor, bias: Tensor | None) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, packed_weight: Tensor, bias: Tensor | None) -> Tensor: ...
 
 class fbgemm_linear_fp16_weight_fp32_activation_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         packed_weight: Any,
@@ -1156,7 +1156,7 @@ class fbgemm_linear_fp16_weight_fp32_activation_out(
 ):
     """aten::fbgemm_linear_fp16_weight_fp32_activation.out(Tensor input, Tensor packed_weight, Tensor? bias, Tensor(a!) output) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         packed_weight: Tensor,
@@ -1170,7 +1170,7 @@ class fbgemm_linear_fp16_weight_fp32_activation_packet(OpPacket):
 
 class fbgemm_linear_int8_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -1184,7 +1184,7 @@ class fbgemm_linear_int8_weight_default_handler(Protocol):
 class fbgemm_linear_int8_weight_default(Handle[fbgemm_linear_int8_weight_default_handler]):
     """aten::fbgemm_linear_int8_weight(Tensor input, Tensor weight, Tensor packed, Tensor col_offsets, Scalar weight_scale, Scalar weight_zero_point, Tensor bias) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -1200,7 +1200,7 @@ class fbgemm_linear_int8_weight_packet(OpPacket):
 
 class fbgemm_linear_int8_weight_fp32_activation_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -1216,7 +1216,7 @@ class fbgemm_linear_int8_weight_fp32_activation_default(
 ):
     """aten::fbgemm_linear_int8_weight_fp32_activation(Tensor input, Tensor weight, Tensor packed, Tensor col_offsets, Scalar weight_scale, Scalar weight_zero_point, Tensor bias) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -1231,38 +1231,38 @@ class fbgemm_linear_int8_weight_fp32_activation_packet(OpPacket):
     default: fbgemm_linear_int8_weight_fp32_activation_default
 
 class fbgemm_linear_quantize_weight_default_handler(Protocol):
-    def __call__(_op, /, input: Any) -> Sequence[Tensor | float | torch.SymFloat | int]: ...
+    def __call__(cls, /, input: Any) -> Sequence[Tensor | float | torch.SymFloat | int]: ...
 
 class fbgemm_linear_quantize_weight_default(Handle[fbgemm_linear_quantize_weight_default_handler]):
     """aten::fbgemm_linear_quantize_weight(Tensor input) -> (Tensor, Tensor, float, int)"""
-    def __call__(_op, /, input: Tensor) -> tuple[Tensor, Tensor, float, int]: ...
+    def __call__(cls, /, input: Tensor) -> tuple[Tensor, Tensor, float, int]: ...
 
 class fbgemm_linear_quantize_weight_packet(OpPacket):
     default: fbgemm_linear_quantize_weight_default
 
 class fbgemm_pack_gemm_matrix_fp16_default_handler(Protocol):
-    def __call__(_op, /, input: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any) -> Tensor: ...
 
 class fbgemm_pack_gemm_matrix_fp16_default(Handle[fbgemm_pack_gemm_matrix_fp16_default_handler]):
     """aten::fbgemm_pack_gemm_matrix_fp16(Tensor input) -> Tensor"""
-    def __call__(_op, /, input: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor) -> Tensor: ...
 
 class fbgemm_pack_gemm_matrix_fp16_packet(OpPacket):
     default: fbgemm_pack_gemm_matrix_fp16_default
 
 class fbgemm_pack_quantized_matrix_default_handler(Protocol):
-    def __call__(_op, /, input: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any) -> Tensor: ...
 
 class fbgemm_pack_quantized_matrix_default(Handle[fbgemm_pack_quantized_matrix_default_handler]):
     """aten::fbgemm_pack_quantized_matrix(Tensor input) -> Tensor"""
-    def __call__(_op, /, input: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor) -> Tensor: ...
 
 class fbgemm_pack_quantized_matrix_KN_handler(Protocol):
-    def __call__(_op, /, input: Any, K: int, N: int) -> Tensor: ...
+    def __call__(cls, /, input: Any, K: int, N: int) -> Tensor: ...
 
 class fbgemm_pack_quantized_matrix_KN(Handle[fbgemm_pack_quantized_matrix_KN_handler]):
     """aten::fbgemm_pack_quantized_matrix.KN(Tensor input, int K, int N) -> Tensor"""
-    def __call__(_op, /, input: Tensor, K: int, N: int) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, K: int, N: int) -> Tensor: ...
 
 class fbgemm_pack_quantized_matrix_packet(OpPacket):
     KN: fbgemm_pack_quantized_matrix_KN
@@ -1270,7 +1270,7 @@ class fbgemm_pack_quantized_matrix_packet(OpPacket):
 
 class fused_moving_avg_obs_fake_quant_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         observer_on: Any,
@@ -1292,7 +1292,7 @@ class fused_moving_avg_obs_fake_quant_default(
 ):
     """aten::fused_moving_avg_obs_fake_quant(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min, Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int quant_min, int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         observer_on: Tensor,
@@ -1313,102 +1313,102 @@ class fused_moving_avg_obs_fake_quant_packet(OpPacket):
     default: fused_moving_avg_obs_fake_quant_default
 
 class int_repr_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class int_repr_default(Handle[int_repr_default_handler]):
     """aten::int_repr(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class int_repr_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class int_repr_out(Handle[int_repr_out_handler]):
     """aten::int_repr.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class int_repr_packet(OpPacket):
     default: int_repr_default
     out: int_repr_out
 
 class q_per_channel_axis_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class q_per_channel_axis_default(Handle[q_per_channel_axis_default_handler]):
     """aten::q_per_channel_axis(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class q_per_channel_axis_packet(OpPacket):
     default: q_per_channel_axis_default
 
 class q_per_channel_scales_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class q_per_channel_scales_default(Handle[q_per_channel_scales_default_handler]):
     """aten::q_per_channel_scales(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class q_per_channel_scales_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class q_per_channel_scales_out(Handle[q_per_channel_scales_out_handler]):
     """aten::q_per_channel_scales.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class q_per_channel_scales_packet(OpPacket):
     default: q_per_channel_scales_default
     out: q_per_channel_scales_out
 
 class q_per_channel_zero_points_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class q_per_channel_zero_points_default(Handle[q_per_channel_zero_points_default_handler]):
     """aten::q_per_channel_zero_points(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class q_per_channel_zero_points_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class q_per_channel_zero_points_out(Handle[q_per_channel_zero_points_out_handler]):
     """aten::q_per_channel_zero_points.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class q_per_channel_zero_points_packet(OpPacket):
     default: q_per_channel_zero_points_default
     out: q_per_channel_zero_points_out
 
 class q_scale_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> float | torch.SymFloat: ...
+    def __call__(cls, /, self: Any) -> float | torch.SymFloat: ...
 
 class q_scale_default(Handle[q_scale_default_handler]):
     """aten::q_scale(Tensor self) -> float"""
-    def __call__(_op, /, self: Tensor) -> float: ...
+    def __call__(cls, /, self: Tensor) -> float: ...
 
 class q_scale_packet(OpPacket):
     default: q_scale_default
 
 class q_zero_point_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class q_zero_point_default(Handle[q_zero_point_default_handler]):
     """aten::q_zero_point(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class q_zero_point_packet(OpPacket):
     default: q_zero_point_default
 
 class qscheme_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> torch.qscheme: ...
+    def __call__(cls, /, self: Any) -> torch.qscheme: ...
 
 class qscheme_default(Handle[qscheme_default_handler]):
     """aten::qscheme(Tensor self) -> QScheme"""
-    def __call__(_op, /, self: Tensor) -> torch.qscheme: ...
+    def __call__(cls, /, self: Tensor) -> torch.qscheme: ...
 
 class qscheme_packet(OpPacket):
     default: qscheme_default
 
 class quantize_per_channel_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scales: Any,
@@ -1420,7 +1420,7 @@ class quantize_per_channel_default_handler(Protocol):
 class quantize_per_channel_default(Handle[quantize_per_channel_default_handler]):
     """aten::quantize_per_channel(Tensor self, Tensor scales, Tensor zero_points, int axis, ScalarType dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scales: Tensor,
@@ -1431,7 +1431,7 @@ class quantize_per_channel_default(Handle[quantize_per_channel_default_handler])
 
 class quantize_per_channel_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scales: Any,
@@ -1445,7 +1445,7 @@ class quantize_per_channel_out_handler(Protocol):
 class quantize_per_channel_out(Handle[quantize_per_channel_out_handler]):
     """aten::quantize_per_channel.out(Tensor self, Tensor scales, Tensor zero_points, int axis, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scales: Tensor,
@@ -1462,7 +1462,7 @@ class quantize_per_channel_packet(OpPacket):
 
 class quantize_per_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: float,
@@ -1473,7 +1473,7 @@ class quantize_per_tensor_default_handler(Protocol):
 class quantize_per_tensor_default(Handle[quantize_per_tensor_default_handler]):
     """aten::quantize_per_tensor(Tensor self, float scale, int zero_point, ScalarType dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: float | torch.SymFloat,
@@ -1483,7 +1483,7 @@ class quantize_per_tensor_default(Handle[quantize_per_tensor_default_handler]):
 
 class quantize_per_tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: float,
@@ -1496,7 +1496,7 @@ class quantize_per_tensor_out_handler(Protocol):
 class quantize_per_tensor_out(Handle[quantize_per_tensor_out_handler]):
     """aten::quantize_per_tensor.out(Tensor self, float scale, int zero_point, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: float | torch.SymFloat,
@@ -1507,12 +1507,12 @@ class quantize_per_tensor_out(Handle[quantize_per_tensor_out_handler]):
     ) -> Tensor: ...
 
 class quantize_per_tensor_tensor_qparams_handler(Protocol):
-    def __call__(_op, /, self: Any, scale: Any, zero_point: Any, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, scale: Any, zero_point: Any, dtype: torch.dtype) -> Tensor: ...
 
 class quantize_per_tensor_tensor_qparams(Handle[quantize_per_tensor_tensor_qparams_handler]):
     """aten::quantize_per_tensor.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -1522,7 +1522,7 @@ class quantize_per_tensor_tensor_qparams(Handle[quantize_per_tensor_tensor_qpara
 
 class quantize_per_tensor_tensor_qparams_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         scale: Any,
@@ -1537,7 +1537,7 @@ class quantize_per_tensor_tensor_qparams_out(
 ):
     """aten::quantize_per_tensor.tensor_qparams_out(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         scale: Tensor,
@@ -1549,7 +1549,7 @@ class quantize_per_tensor_tensor_qparams_out(
 
 class quantize_per_tensor_tensors_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensors: list[Any],
         scales: Any,
@@ -1560,7 +1560,7 @@ class quantize_per_tensor_tensors_handler(Protocol):
 class quantize_per_tensor_tensors(Handle[quantize_per_tensor_tensors_handler]):
     """aten::quantize_per_tensor.tensors(Tensor[] tensors, Tensor scales, Tensor zero_points, ScalarType dtype) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         scales: Tensor,
@@ -1570,7 +1570,7 @@ class quantize_per_tensor_tensors(Handle[quantize_per_tensor_tensors_handler]):
 
 class quantize_per_tensor_tensors_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensors: list[Any],
         scales: Any,
@@ -1583,7 +1583,7 @@ class quantize_per_tensor_tensors_out_handler(Protocol):
 class quantize_per_tensor_tensors_out(Handle[quantize_per_tensor_tensors_out_handler]):
     """aten::quantize_per_tensor.tensors_out(Tensor[] tensors, Tensor scales, Tensor zero_points, ScalarType dtype, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         scales: Tensor,
@@ -1602,15 +1602,15 @@ class quantize_per_tensor_packet(OpPacket):
     tensors_out: quantize_per_tensor_tensors_out
 
 class quantize_per_tensor_dynamic_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dtype: torch.dtype, reduce_range: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, dtype: torch.dtype, reduce_range: bool) -> Tensor: ...
 
 class quantize_per_tensor_dynamic_default(Handle[quantize_per_tensor_dynamic_default_handler]):
     """aten::quantize_per_tensor_dynamic(Tensor self, ScalarType dtype, bool reduce_range) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dtype: torch.dtype, reduce_range: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dtype: torch.dtype, reduce_range: bool) -> Tensor: ...
 
 class quantize_per_tensor_dynamic_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dtype: torch.dtype,
@@ -1622,7 +1622,7 @@ class quantize_per_tensor_dynamic_out_handler(Protocol):
 class quantize_per_tensor_dynamic_out(Handle[quantize_per_tensor_dynamic_out_handler]):
     """aten::quantize_per_tensor_dynamic.out(Tensor self, ScalarType dtype, bool reduce_range, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dtype: torch.dtype,
@@ -1637,7 +1637,7 @@ class quantize_per_tensor_dynamic_packet(OpPacket):
 
 class quantized_batch_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -1652,7 +1652,7 @@ class quantized_batch_norm_default_handler(Protocol):
 class quantized_batch_norm_default(Handle[quantized_batch_norm_default_handler]):
     """aten::quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -1666,7 +1666,7 @@ class quantized_batch_norm_default(Handle[quantized_batch_norm_default_handler])
 
 class quantized_batch_norm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -1683,7 +1683,7 @@ class quantized_batch_norm_out_handler(Protocol):
 class quantized_batch_norm_out(Handle[quantized_batch_norm_out_handler]):
     """aten::quantized_batch_norm.out(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -1703,7 +1703,7 @@ class quantized_batch_norm_packet(OpPacket):
 
 class quantized_gru_data_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -1719,7 +1719,7 @@ class quantized_gru_data_handler(Protocol):
 class quantized_gru_data(Handle[quantized_gru_data_handler]):
     """aten::quantized_gru.data(Tensor data, Tensor batch_sizes, Tensor hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -1734,7 +1734,7 @@ class quantized_gru_data(Handle[quantized_gru_data_handler]):
 
 class quantized_gru_data_legacy_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -1750,7 +1750,7 @@ class quantized_gru_data_legacy_handler(Protocol):
 class quantized_gru_data_legacy(Handle[quantized_gru_data_legacy_handler]):
     """aten::quantized_gru.data_legacy(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -1765,7 +1765,7 @@ class quantized_gru_data_legacy(Handle[quantized_gru_data_legacy_handler]):
 
 class quantized_gru_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -1781,7 +1781,7 @@ class quantized_gru_input_handler(Protocol):
 class quantized_gru_input(Handle[quantized_gru_input_handler]):
     """aten::quantized_gru.input(Tensor input, Tensor hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -1796,7 +1796,7 @@ class quantized_gru_input(Handle[quantized_gru_input_handler]):
 
 class quantized_gru_input_legacy_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -1812,7 +1812,7 @@ class quantized_gru_input_legacy_handler(Protocol):
 class quantized_gru_input_legacy(Handle[quantized_gru_input_legacy_handler]):
     """aten::quantized_gru.input_legacy(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -1833,7 +1833,7 @@ class quantized_gru_packet(OpPacket):
 
 class quantized_gru_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -1854,7 +1854,7 @@ class quantized_gru_cell_default_handler(Protocol):
 class quantized_gru_cell_default(Handle[quantized_gru_cell_default_handler]):
     """aten::quantized_gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, Tensor packed_ih, Tensor packed_hh, Tensor col_offsets_ih, Tensor col_offsets_hh, Scalar scale_ih, Scalar scale_hh, Scalar zero_point_ih, Scalar zero_point_hh) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -1877,7 +1877,7 @@ class quantized_gru_cell_packet(OpPacket):
 
 class quantized_lstm_data_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -1896,7 +1896,7 @@ class quantized_lstm_data_handler(Protocol):
 class quantized_lstm_data(Handle[quantized_lstm_data_handler]):
     """aten::quantized_lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -1914,7 +1914,7 @@ class quantized_lstm_data(Handle[quantized_lstm_data_handler]):
 
 class quantized_lstm_data_legacy_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -1933,7 +1933,7 @@ class quantized_lstm_data_legacy_handler(Protocol):
 class quantized_lstm_data_legacy(Handle[quantized_lstm_data_legacy_handler]):
     """aten::quantized_lstm.data_legacy(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -1951,7 +1951,7 @@ class quantized_lstm_data_legacy(Handle[quantized_lstm_data_legacy_handler]):
 
 class quantized_lstm_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -1970,7 +1970,7 @@ class quantized_lstm_input_handler(Protocol):
 class quantized_lstm_input(Handle[quantized_lstm_input_handler]):
     """aten::quantized_lstm.input(Tensor input, Tensor[] hx, __torch__.torch.classes.rnn.CellParamsBase[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -1988,7 +1988,7 @@ class quantized_lstm_input(Handle[quantized_lstm_input_handler]):
 
 class quantized_lstm_input_legacy_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -2007,7 +2007,7 @@ class quantized_lstm_input_legacy_handler(Protocol):
 class quantized_lstm_input_legacy(Handle[quantized_lstm_input_legacy_handler]):
     """aten::quantized_lstm.input_legacy(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first, *, ScalarType? dtype=None, bool use_dynamic=False) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -2031,7 +2031,7 @@ class quantized_lstm_packet(OpPacket):
 
 class quantized_lstm_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -2052,7 +2052,7 @@ class quantized_lstm_cell_default_handler(Protocol):
 class quantized_lstm_cell_default(Handle[quantized_lstm_cell_default_handler]):
     """aten::quantized_lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, Tensor packed_ih, Tensor packed_hh, Tensor col_offsets_ih, Tensor col_offsets_hh, Scalar scale_ih, Scalar scale_hh, Scalar zero_point_ih, Scalar zero_point_hh) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -2075,7 +2075,7 @@ class quantized_lstm_cell_packet(OpPacket):
 
 class quantized_max_pool1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -2088,7 +2088,7 @@ class quantized_max_pool1d_default_handler(Protocol):
 class quantized_max_pool1d_default(Handle[quantized_max_pool1d_default_handler]):
     """aten::quantized_max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -2100,7 +2100,7 @@ class quantized_max_pool1d_default(Handle[quantized_max_pool1d_default_handler])
 
 class quantized_max_pool1d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -2115,7 +2115,7 @@ class quantized_max_pool1d_out_handler(Protocol):
 class quantized_max_pool1d_out(Handle[quantized_max_pool1d_out_handler]):
     """aten::quantized_max_pool1d.out(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -2133,7 +2133,7 @@ class quantized_max_pool1d_packet(OpPacket):
 
 class quantized_max_pool2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -2146,7 +2146,7 @@ class quantized_max_pool2d_default_handler(Protocol):
 class quantized_max_pool2d_default(Handle[quantized_max_pool2d_default_handler]):
     """aten::quantized_max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -2158,7 +2158,7 @@ class quantized_max_pool2d_default(Handle[quantized_max_pool2d_default_handler])
 
 class quantized_max_pool2d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -2173,7 +2173,7 @@ class quantized_max_pool2d_out_handler(Protocol):
 class quantized_max_pool2d_out(Handle[quantized_max_pool2d_out_handler]):
     """aten::quantized_max_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -2191,7 +2191,7 @@ class quantized_max_pool2d_packet(OpPacket):
 
 class quantized_max_pool3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -2204,7 +2204,7 @@ class quantized_max_pool3d_default_handler(Protocol):
 class quantized_max_pool3d_default(Handle[quantized_max_pool3d_default_handler]):
     """aten::quantized_max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -2216,7 +2216,7 @@ class quantized_max_pool3d_default(Handle[quantized_max_pool3d_default_handler])
 
 class quantized_max_pool3d_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         kernel_size: list[Any],
@@ -2231,7 +2231,7 @@ class quantized_max_pool3d_out_handler(Protocol):
 class quantized_max_pool3d_out(Handle[quantized_max_pool3d_out_handler]):
     """aten::quantized_max_pool3d.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         kernel_size: int | Sequence[int],
@@ -2249,7 +2249,7 @@ class quantized_max_pool3d_packet(OpPacket):
 
 class quantized_rnn_relu_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -2270,7 +2270,7 @@ class quantized_rnn_relu_cell_default_handler(Protocol):
 class quantized_rnn_relu_cell_default(Handle[quantized_rnn_relu_cell_default_handler]):
     """aten::quantized_rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, Tensor packed_ih, Tensor packed_hh, Tensor col_offsets_ih, Tensor col_offsets_hh, Scalar scale_ih, Scalar scale_hh, Scalar zero_point_ih, Scalar zero_point_hh) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -2293,7 +2293,7 @@ class quantized_rnn_relu_cell_packet(OpPacket):
 
 class quantized_rnn_tanh_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -2314,7 +2314,7 @@ class quantized_rnn_tanh_cell_default_handler(Protocol):
 class quantized_rnn_tanh_cell_default(Handle[quantized_rnn_tanh_cell_default_handler]):
     """aten::quantized_rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh, Tensor packed_ih, Tensor packed_hh, Tensor col_offsets_ih, Tensor col_offsets_hh, Scalar scale_ih, Scalar scale_hh, Scalar zero_point_ih, Scalar zero_point_hh) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,

@@ -10,32 +10,32 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _philox_key_fold_in_default_handler(Protocol):
-    def __call__(_op, /, key: Any, data: int) -> Tensor: ...
+    def __call__(cls, /, key: Any, data: int) -> Tensor: ...
 
 class _philox_key_fold_in_default(Handle[_philox_key_fold_in_default_handler]):
     """aten::_philox_key_fold_in(Tensor key, int data) -> Tensor"""
-    def __call__(_op, /, key: Tensor, data: int) -> Tensor: ...
+    def __call__(cls, /, key: Tensor, data: int) -> Tensor: ...
 
 class _philox_key_fold_in_packet(OpPacket):
     default: _philox_key_fold_in_default
 
 class _philox_key_split_default_handler(Protocol):
-    def __call__(_op, /, key: Any, num_splits: int) -> Tensor: ...
+    def __call__(cls, /, key: Any, num_splits: int) -> Tensor: ...
 
 class _philox_key_split_default(Handle[_philox_key_split_default_handler]):
     """aten::_philox_key_split(Tensor key, int num_splits) -> Tensor"""
-    def __call__(_op, /, key: Tensor, num_splits: int) -> Tensor: ...
+    def __call__(cls, /, key: Tensor, num_splits: int) -> Tensor: ...
 
 class _philox_key_split_packet(OpPacket):
     default: _philox_key_split_default
 
 class _philox_normal_default_handler(Protocol):
-    def __call__(_op, /, self: Any, key: Any, mean: float = ..., std: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, mean: float = ..., std: float = ...) -> Tensor: ...
 
 class _philox_normal_default(Handle[_philox_normal_default_handler]):
     """aten::_philox_normal(Tensor self, Tensor key, float mean=0.0, float std=1.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         key: Tensor,
@@ -45,7 +45,7 @@ class _philox_normal_default(Handle[_philox_normal_default_handler]):
 
 class _philox_normal_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         key: Any,
@@ -58,7 +58,7 @@ class _philox_normal_out_handler(Protocol):
 class _philox_normal_out(Handle[_philox_normal_out_handler]):
     """aten::_philox_normal.out(Tensor self, Tensor key, float mean=0.0, float std=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         key: Tensor,
@@ -73,12 +73,12 @@ class _philox_normal_packet(OpPacket):
     out: _philox_normal_out
 
 class _philox_normal__default_handler(Protocol):
-    def __call__(_op, /, self: Any, key: Any, mean: float = ..., std: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, mean: float = ..., std: float = ...) -> Tensor: ...
 
 class _philox_normal__default(Handle[_philox_normal__default_handler]):
     """aten::_philox_normal_(Tensor(a!) self, Tensor key, float mean=0.0, float std=1.0) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         key: Tensor,
@@ -90,12 +90,12 @@ class _philox_normal__packet(OpPacket):
     default: _philox_normal__default
 
 class _philox_uniform_default_handler(Protocol):
-    def __call__(_op, /, self: Any, key: Any, low: float = ..., high: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, low: float = ..., high: float = ...) -> Tensor: ...
 
 class _philox_uniform_default(Handle[_philox_uniform_default_handler]):
     """aten::_philox_uniform(Tensor self, Tensor key, float low=0.0, float high=1.0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         key: Tensor,
@@ -105,7 +105,7 @@ class _philox_uniform_default(Handle[_philox_uniform_default_handler]):
 
 class _philox_uniform_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         key: Any,
@@ -118,7 +118,7 @@ class _philox_uniform_out_handler(Protocol):
 class _philox_uniform_out(Handle[_philox_uniform_out_handler]):
     """aten::_philox_uniform.out(Tensor self, Tensor key, float low=0.0, float high=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         key: Tensor,
@@ -133,12 +133,12 @@ class _philox_uniform_packet(OpPacket):
     out: _philox_uniform_out
 
 class _philox_uniform__default_handler(Protocol):
-    def __call__(_op, /, self: Any, key: Any, low: float = ..., high: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, low: float = ..., high: float = ...) -> Tensor: ...
 
 class _philox_uniform__default(Handle[_philox_uniform__default_handler]):
     """aten::_philox_uniform_(Tensor(a!) self, Tensor key, float low=0.0, float high=1.0) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         key: Tensor,
@@ -150,15 +150,15 @@ class _philox_uniform__packet(OpPacket):
     default: _philox_uniform__default
 
 class _sample_dirichlet_default_handler(Protocol):
-    def __call__(_op, /, self: Any, generator: torch.Generator | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, generator: torch.Generator | None = ...) -> Tensor: ...
 
 class _sample_dirichlet_default(Handle[_sample_dirichlet_default_handler]):
     """aten::_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
 
 class _sample_dirichlet_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         generator: torch.Generator | None = ...,
@@ -169,7 +169,7 @@ class _sample_dirichlet_out_handler(Protocol):
 class _sample_dirichlet_out(Handle[_sample_dirichlet_out_handler]):
     """aten::_sample_dirichlet.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         generator: torch.Generator | None = None,
@@ -183,7 +183,7 @@ class _sample_dirichlet_packet(OpPacket):
 
 class _sobol_engine_draw_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         quasi: Any,
         n: int,
@@ -196,7 +196,7 @@ class _sobol_engine_draw_default_handler(Protocol):
 class _sobol_engine_draw_default(Handle[_sobol_engine_draw_default_handler]):
     """aten::_sobol_engine_draw(Tensor quasi, int n, Tensor sobolstate, int dimension, int num_generated, ScalarType? dtype) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         quasi: Tensor,
         n: int,
@@ -211,7 +211,7 @@ class _sobol_engine_draw_packet(OpPacket):
 
 class _sobol_engine_ff__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         n: int,
@@ -223,7 +223,7 @@ class _sobol_engine_ff__default_handler(Protocol):
 class _sobol_engine_ff__default(Handle[_sobol_engine_ff__default_handler]):
     """aten::_sobol_engine_ff_(Tensor(a!) self, int n, Tensor sobolstate, int dimension, int num_generated) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         n: int,
@@ -236,37 +236,37 @@ class _sobol_engine_ff__packet(OpPacket):
     default: _sobol_engine_ff__default
 
 class _sobol_engine_initialize_state__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dimension: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dimension: int) -> Tensor: ...
 
 class _sobol_engine_initialize_state__default(
     Handle[_sobol_engine_initialize_state__default_handler],
 ):
     """aten::_sobol_engine_initialize_state_(Tensor(a!) self, int dimension) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dimension: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dimension: int) -> Tensor: ...
 
 class _sobol_engine_initialize_state__packet(OpPacket):
     default: _sobol_engine_initialize_state__default
 
 class _sobol_engine_scramble__default_handler(Protocol):
-    def __call__(_op, /, self: Any, ltm: Any, dimension: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, ltm: Any, dimension: int) -> Tensor: ...
 
 class _sobol_engine_scramble__default(Handle[_sobol_engine_scramble__default_handler]):
     """aten::_sobol_engine_scramble_(Tensor(a!) self, Tensor ltm, int dimension) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, ltm: Tensor, dimension: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, ltm: Tensor, dimension: int) -> Tensor: ...
 
 class _sobol_engine_scramble__packet(OpPacket):
     default: _sobol_engine_scramble__default
 
 class _standard_gamma_default_handler(Protocol):
-    def __call__(_op, /, self: Any, generator: torch.Generator | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, generator: torch.Generator | None = ...) -> Tensor: ...
 
 class _standard_gamma_default(Handle[_standard_gamma_default_handler]):
     """aten::_standard_gamma(Tensor self, Generator? generator=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
 
 class _standard_gamma_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         generator: torch.Generator | None = ...,
@@ -277,7 +277,7 @@ class _standard_gamma_out_handler(Protocol):
 class _standard_gamma_out(Handle[_standard_gamma_out_handler]):
     """aten::_standard_gamma.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         generator: torch.Generator | None = None,
@@ -290,15 +290,15 @@ class _standard_gamma_packet(OpPacket):
     out: _standard_gamma_out
 
 class bernoulli_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, generator: torch.Generator | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, generator: torch.Generator | None = ...) -> Tensor: ...
 
 class bernoulli_default(Handle[bernoulli_default_handler]):
     """aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, generator: torch.Generator | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, generator: torch.Generator | None = None) -> Tensor: ...
 
 class bernoulli_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: Any,
@@ -309,7 +309,7 @@ class bernoulli_Tensor_handler(Protocol):
 class bernoulli_Tensor(Handle[bernoulli_Tensor_handler]):
     """aten::bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Tensor,
@@ -319,7 +319,7 @@ class bernoulli_Tensor(Handle[bernoulli_Tensor_handler]):
 
 class bernoulli_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: Any,
@@ -331,7 +331,7 @@ class bernoulli_Tensor_out_handler(Protocol):
 class bernoulli_Tensor_out(Handle[bernoulli_Tensor_out_handler]):
     """aten::bernoulli.Tensor_out(Tensor self, Tensor p, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Tensor,
@@ -342,7 +342,7 @@ class bernoulli_Tensor_out(Handle[bernoulli_Tensor_out_handler]):
 
 class bernoulli_float_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float = ...,
@@ -354,7 +354,7 @@ class bernoulli_float_out_handler(Protocol):
 class bernoulli_float_out(Handle[bernoulli_float_out_handler]):
     """aten::bernoulli.float_out(Tensor self, float p=0.5, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat = 0.5,
@@ -365,7 +365,7 @@ class bernoulli_float_out(Handle[bernoulli_float_out_handler]):
 
 class bernoulli_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -376,7 +376,7 @@ class bernoulli_out_handler(Protocol):
 class bernoulli_out(Handle[bernoulli_out_handler]):
     """aten::bernoulli.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -386,7 +386,7 @@ class bernoulli_out(Handle[bernoulli_out_handler]):
 
 class bernoulli_p_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float,
@@ -397,7 +397,7 @@ class bernoulli_p_handler(Protocol):
 class bernoulli_p(Handle[bernoulli_p_handler]):
     """aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat,
@@ -415,7 +415,7 @@ class bernoulli_packet(OpPacket):
 
 class bernoulli__Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: Any,
@@ -426,7 +426,7 @@ class bernoulli__Tensor_handler(Protocol):
 class bernoulli__Tensor(Handle[bernoulli__Tensor_handler]):
     """aten::bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: Tensor,
@@ -436,7 +436,7 @@ class bernoulli__Tensor(Handle[bernoulli__Tensor_handler]):
 
 class bernoulli__float_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float = ...,
@@ -447,7 +447,7 @@ class bernoulli__float_handler(Protocol):
 class bernoulli__float(Handle[bernoulli__float_handler]):
     """aten::bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat = 0.5,
@@ -461,7 +461,7 @@ class bernoulli__packet(OpPacket):
 
 class binomial_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         count: Any,
         prob: Any,
@@ -471,7 +471,7 @@ class binomial_default_handler(Protocol):
 class binomial_default(Handle[binomial_default_handler]):
     """aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         count: Tensor,
         prob: Tensor,
@@ -480,7 +480,7 @@ class binomial_default(Handle[binomial_default_handler]):
 
 class binomial_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         count: Any,
         prob: Any,
@@ -492,7 +492,7 @@ class binomial_out_handler(Protocol):
 class binomial_out(Handle[binomial_out_handler]):
     """aten::binomial.out(Tensor count, Tensor prob, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         count: Tensor,
         prob: Tensor,
@@ -507,7 +507,7 @@ class binomial_packet(OpPacket):
 
 class cauchy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         median: float = ...,
@@ -519,7 +519,7 @@ class cauchy_default_handler(Protocol):
 class cauchy_default(Handle[cauchy_default_handler]):
     """aten::cauchy(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         median: float | torch.SymFloat = 0.0,
@@ -530,7 +530,7 @@ class cauchy_default(Handle[cauchy_default_handler]):
 
 class cauchy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         median: float = ...,
@@ -543,7 +543,7 @@ class cauchy_out_handler(Protocol):
 class cauchy_out(Handle[cauchy_out_handler]):
     """aten::cauchy.out(Tensor self, float median=0.0, float sigma=1.0, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         median: float | torch.SymFloat = 0.0,
@@ -559,7 +559,7 @@ class cauchy_packet(OpPacket):
 
 class cauchy__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         median: float = ...,
@@ -571,7 +571,7 @@ class cauchy__default_handler(Protocol):
 class cauchy__default(Handle[cauchy__default_handler]):
     """aten::cauchy_(Tensor(a!) self, float median=0.0, float sigma=1.0, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         median: float | torch.SymFloat = 0.0,
@@ -585,7 +585,7 @@ class cauchy__packet(OpPacket):
 
 class exponential_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         lambd: float = ...,
@@ -596,7 +596,7 @@ class exponential_default_handler(Protocol):
 class exponential_default(Handle[exponential_default_handler]):
     """aten::exponential(Tensor self, float lambd=1.0, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         lambd: float | torch.SymFloat = 1.0,
@@ -606,7 +606,7 @@ class exponential_default(Handle[exponential_default_handler]):
 
 class exponential_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         lambd: float = ...,
@@ -618,7 +618,7 @@ class exponential_out_handler(Protocol):
 class exponential_out(Handle[exponential_out_handler]):
     """aten::exponential.out(Tensor self, float lambd=1.0, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         lambd: float | torch.SymFloat = 1.0,
@@ -633,7 +633,7 @@ class exponential_packet(OpPacket):
 
 class exponential__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         lambd: float = ...,
@@ -644,7 +644,7 @@ class exponential__default_handler(Protocol):
 class exponential__default(Handle[exponential__default_handler]):
     """aten::exponential_(Tensor(a!) self, float lambd=1.0, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         lambd: float | torch.SymFloat = 1.0,
@@ -657,7 +657,7 @@ class exponential__packet(OpPacket):
 
 class geometric_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float,
@@ -668,7 +668,7 @@ class geometric_default_handler(Protocol):
 class geometric_default(Handle[geometric_default_handler]):
     """aten::geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat,
@@ -678,7 +678,7 @@ class geometric_default(Handle[geometric_default_handler]):
 
 class geometric_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float,
@@ -690,7 +690,7 @@ class geometric_out_handler(Protocol):
 class geometric_out(Handle[geometric_out_handler]):
     """aten::geometric.out(Tensor self, float p, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat,
@@ -705,7 +705,7 @@ class geometric_packet(OpPacket):
 
 class geometric__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         p: float,
@@ -716,7 +716,7 @@ class geometric__default_handler(Protocol):
 class geometric__default(Handle[geometric__default_handler]):
     """aten::geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         p: float | torch.SymFloat,
@@ -729,7 +729,7 @@ class geometric__packet(OpPacket):
 
 class log_normal_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mean: float = ...,
@@ -741,7 +741,7 @@ class log_normal_default_handler(Protocol):
 class log_normal_default(Handle[log_normal_default_handler]):
     """aten::log_normal(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mean: float | torch.SymFloat = 1.0,
@@ -752,7 +752,7 @@ class log_normal_default(Handle[log_normal_default_handler]):
 
 class log_normal_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mean: float = ...,
@@ -765,7 +765,7 @@ class log_normal_out_handler(Protocol):
 class log_normal_out(Handle[log_normal_out_handler]):
     """aten::log_normal.out(Tensor self, float mean=1.0, float std=2.0, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mean: float | torch.SymFloat = 1.0,
@@ -781,7 +781,7 @@ class log_normal_packet(OpPacket):
 
 class log_normal__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mean: float = ...,
@@ -793,7 +793,7 @@ class log_normal__default_handler(Protocol):
 class log_normal__default(Handle[log_normal__default_handler]):
     """aten::log_normal_(Tensor(a!) self, float mean=1.0, float std=2.0, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mean: float | torch.SymFloat = 1.0,
@@ -807,7 +807,7 @@ class log_normal__packet(OpPacket):
 
 class multinomial_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         num_samples: int,
@@ -819,7 +819,7 @@ class multinomial_default_handler(Protocol):
 class multinomial_default(Handle[multinomial_default_handler]):
     """aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         num_samples: int | torch.SymInt,
@@ -830,7 +830,7 @@ class multinomial_default(Handle[multinomial_default_handler]):
 
 class multinomial_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         num_samples: int,
@@ -843,7 +843,7 @@ class multinomial_out_handler(Protocol):
 class multinomial_out(Handle[multinomial_out_handler]):
     """aten::multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         num_samples: int | torch.SymInt,
@@ -859,7 +859,7 @@ class multinomial_packet(OpPacket):
 
 class normal_Tensor_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: Any,
         std: Any,
@@ -870,7 +870,7 @@ class normal_Tensor_Tensor_handler(Protocol):
 class normal_Tensor_Tensor(Handle[normal_Tensor_Tensor_handler]):
     """aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: Tensor,
         std: Tensor,
@@ -880,7 +880,7 @@ class normal_Tensor_Tensor(Handle[normal_Tensor_Tensor_handler]):
 
 class normal_Tensor_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: Any,
         std: Any,
@@ -892,7 +892,7 @@ class normal_Tensor_Tensor_out_handler(Protocol):
 class normal_Tensor_Tensor_out(Handle[normal_Tensor_Tensor_out_handler]):
     """aten::normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: Tensor,
         std: Tensor,
@@ -903,7 +903,7 @@ class normal_Tensor_Tensor_out(Handle[normal_Tensor_Tensor_out_handler]):
 
 class normal_Tensor_float_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: Any,
         std: float = ...,
@@ -914,7 +914,7 @@ class normal_Tensor_float_handler(Protocol):
 class normal_Tensor_float(Handle[normal_Tensor_float_handler]):
     """aten::normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: Tensor,
         std: float | torch.SymFloat = 1.0,
@@ -924,7 +924,7 @@ class normal_Tensor_float(Handle[normal_Tensor_float_handler]):
 
 class normal_Tensor_float_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: Any,
         std: float = ...,
@@ -936,7 +936,7 @@ class normal_Tensor_float_out_handler(Protocol):
 class normal_Tensor_float_out(Handle[normal_Tensor_float_out_handler]):
     """aten::normal.Tensor_float_out(Tensor mean, float std=1.0, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: Tensor,
         std: float | torch.SymFloat = 1.0,
@@ -947,7 +947,7 @@ class normal_Tensor_float_out(Handle[normal_Tensor_float_out_handler]):
 
 class normal_float_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: float,
         std: Any,
@@ -958,7 +958,7 @@ class normal_float_Tensor_handler(Protocol):
 class normal_float_Tensor(Handle[normal_float_Tensor_handler]):
     """aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: float | torch.SymFloat,
         std: Tensor,
@@ -968,7 +968,7 @@ class normal_float_Tensor(Handle[normal_float_Tensor_handler]):
 
 class normal_float_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: float,
         std: Any,
@@ -980,7 +980,7 @@ class normal_float_Tensor_out_handler(Protocol):
 class normal_float_Tensor_out(Handle[normal_float_Tensor_out_handler]):
     """aten::normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: float | torch.SymFloat,
         std: Tensor,
@@ -991,7 +991,7 @@ class normal_float_Tensor_out(Handle[normal_float_Tensor_out_handler]):
 
 class normal_float_float_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: float,
         std: float,
@@ -1007,7 +1007,7 @@ class normal_float_float_handler(Protocol):
 class normal_float_float(Handle[normal_float_float_handler]):
     """aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: float | torch.SymFloat,
         std: float | torch.SymFloat,
@@ -1022,7 +1022,7 @@ class normal_float_float(Handle[normal_float_float_handler]):
 
 class normal_float_float_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mean: float,
         std: float,
@@ -1035,7 +1035,7 @@ class normal_float_float_out_handler(Protocol):
 class normal_float_float_out(Handle[normal_float_float_out_handler]):
     """aten::normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         mean: float | torch.SymFloat,
         std: float | torch.SymFloat,
@@ -1047,7 +1047,7 @@ class normal_float_float_out(Handle[normal_float_float_out_handler]):
 
 class normal_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mean: float = ...,
@@ -1060,7 +1060,7 @@ class normal_out_handler(Protocol):
 class normal_out(Handle[normal_out_handler]):
     """aten::normal.out(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mean: float | torch.SymFloat = 0.0,
@@ -1083,7 +1083,7 @@ class normal_packet(OpPacket):
 
 class normal__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mean: float = ...,
@@ -1095,7 +1095,7 @@ class normal__default_handler(Protocol):
 class normal__default(Handle[normal__default_handler]):
     """aten::normal_(Tensor(a!) self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mean: float | torch.SymFloat = 0.0,
@@ -1109,7 +1109,7 @@ class normal__packet(OpPacket):
 
 class normal_functional_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mean: float = ...,
@@ -1121,7 +1121,7 @@ class normal_functional_default_handler(Protocol):
 class normal_functional_default(Handle[normal_functional_default_handler]):
     """aten::normal_functional(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mean: float | torch.SymFloat = 0.0,
@@ -1134,15 +1134,15 @@ class normal_functional_packet(OpPacket):
     default: normal_functional_default
 
 class poisson_default_handler(Protocol):
-    def __call__(_op, /, self: Any, generator: torch.Generator | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, generator: torch.Generator | None = ...) -> Tensor: ...
 
 class poisson_default(Handle[poisson_default_handler]):
     """aten::poisson(Tensor self, Generator? generator=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
 
 class poisson_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         generator: torch.Generator | None = ...,
@@ -1153,7 +1153,7 @@ class poisson_out_handler(Protocol):
 class poisson_out(Handle[poisson_out_handler]):
     """aten::poisson.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         generator: torch.Generator | None = None,
@@ -1167,7 +1167,7 @@ class poisson_packet(OpPacket):
 
 class rand_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -1180,7 +1180,7 @@ class rand_default_handler(Protocol):
 class rand_default(Handle[rand_default_handler]):
     """aten::rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -1192,7 +1192,7 @@ class rand_default(Handle[rand_default_handler]):
 
 class rand_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -1206,7 +1206,7 @@ class rand_generator_handler(Protocol):
 class rand_generator(Handle[rand_generator_handler]):
     """aten::rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -1219,7 +1219,7 @@ class rand_generator(Handle[rand_generator_handler]):
 
 class rand_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -1230,7 +1230,7 @@ class rand_generator_out_handler(Protocol):
 class rand_generator_out(Handle[rand_generator_out_handler]):
     """aten::rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -1239,11 +1239,11 @@ class rand_generator_out(Handle[rand_generator_out_handler]):
     ) -> Tensor: ...
 
 class rand_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], *, out: Any) -> Tensor: ...
 
 class rand_out(Handle[rand_out_handler]):
     """aten::rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
 
 class rand_packet(OpPacket):
     default: rand_default
@@ -1253,7 +1253,7 @@ class rand_packet(OpPacket):
 
 class rand_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1267,7 +1267,7 @@ class rand_like_default_handler(Protocol):
 class rand_like_default(Handle[rand_like_default_handler]):
     """aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1280,7 +1280,7 @@ class rand_like_default(Handle[rand_like_default_handler]):
 
 class rand_like_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1295,7 +1295,7 @@ class rand_like_generator_handler(Protocol):
 class rand_like_generator(Handle[rand_like_generator_handler]):
     """aten::rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1309,7 +1309,7 @@ class rand_like_generator(Handle[rand_like_generator_handler]):
 
 class rand_like_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1321,7 +1321,7 @@ class rand_like_generator_out_handler(Protocol):
 class rand_like_generator_out(Handle[rand_like_generator_out_handler]):
     """aten::rand_like.generator_out(Tensor self, *, Generator? generator, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1332,7 +1332,7 @@ class rand_like_generator_out(Handle[rand_like_generator_out_handler]):
 
 class rand_like_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1343,7 +1343,7 @@ class rand_like_out_handler(Protocol):
 class rand_like_out(Handle[rand_like_out_handler]):
     """aten::rand_like.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1359,7 +1359,7 @@ class rand_like_packet(OpPacket):
 
 class randint_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         high: int,
         size: list[Any],
@@ -1373,7 +1373,7 @@ class randint_default_handler(Protocol):
 class randint_default(Handle[randint_default_handler]):
     """aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         high: int | torch.SymInt,
         size: Sequence[int | torch.SymInt],
@@ -1386,7 +1386,7 @@ class randint_default(Handle[randint_default_handler]):
 
 class randint_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         high: int,
         size: list[Any],
@@ -1401,7 +1401,7 @@ class randint_generator_handler(Protocol):
 class randint_generator(Handle[randint_generator_handler]):
     """aten::randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         high: int | torch.SymInt,
         size: Sequence[int | torch.SymInt],
@@ -1415,7 +1415,7 @@ class randint_generator(Handle[randint_generator_handler]):
 
 class randint_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         high: int,
         size: list[Any],
@@ -1427,7 +1427,7 @@ class randint_generator_out_handler(Protocol):
 class randint_generator_out(Handle[randint_generator_out_handler]):
     """aten::randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         high: int | torch.SymInt,
         size: Sequence[int | torch.SymInt],
@@ -1438,7 +1438,7 @@ class randint_generator_out(Handle[randint_generator_out_handler]):
 
 class randint_low_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         low: int,
         high: int,
@@ -1453,7 +1453,7 @@ class randint_low_handler(Protocol):
 class randint_low(Handle[randint_low_handler]):
     """aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         low: int | torch.SymInt,
         high: int | torch.SymInt,
@@ -1467,7 +1467,7 @@ class randint_low(Handle[randint_low_handler]):
 
 class randint_low_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         low: int,
         high: int,
@@ -1483,7 +1483,7 @@ class randint_low_generator_handler(Protocol):
 class randint_low_generator(Handle[randint_low_generator_handler]):
     """aten::randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         low: int | torch.SymInt,
         high: int | torch.SymInt,
@@ -1498,7 +1498,7 @@ class randint_low_generator(Handle[randint_low_generator_handler]):
 
 class randint_low_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         low: int,
         high: int,
@@ -1511,7 +1511,7 @@ class randint_low_generator_out_handler(Protocol):
 class randint_low_generator_out(Handle[randint_low_generator_out_handler]):
     """aten::randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         low: int | torch.SymInt,
         high: int | torch.SymInt,
@@ -1522,12 +1522,12 @@ class randint_low_generator_out(Handle[randint_low_generator_out_handler]):
     ) -> Tensor: ...
 
 class randint_low_out_handler(Protocol):
-    def __call__(_op, /, low: int, high: int, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, low: int, high: int, size: list[Any], *, out: Any) -> Tensor: ...
 
 class randint_low_out(Handle[randint_low_out_handler]):
     """aten::randint.low_out(SymInt low, SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         low: int | torch.SymInt,
         high: int | torch.SymInt,
@@ -1537,12 +1537,12 @@ class randint_low_out(Handle[randint_low_out_handler]):
     ) -> Tensor: ...
 
 class randint_out_handler(Protocol):
-    def __call__(_op, /, high: int, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, high: int, size: list[Any], *, out: Any) -> Tensor: ...
 
 class randint_out(Handle[randint_out_handler]):
     """aten::randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         high: int | torch.SymInt,
         size: Sequence[int | torch.SymInt],
@@ -1562,7 +1562,7 @@ class randint_packet(OpPacket):
 
 class randint_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: int,
@@ -1577,7 +1577,7 @@ class randint_like_default_handler(Protocol):
 class randint_like_default(Handle[randint_like_default_handler]):
     """aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: int | torch.SymInt,
@@ -1591,7 +1591,7 @@ class randint_like_default(Handle[randint_like_default_handler]):
 
 class randint_like_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: Any,
@@ -1606,7 +1606,7 @@ class randint_like_Tensor_handler(Protocol):
 class randint_like_Tensor(Handle[randint_like_Tensor_handler]):
     """aten::randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: Tensor,
@@ -1620,7 +1620,7 @@ class randint_like_Tensor(Handle[randint_like_Tensor_handler]):
 
 class randint_like_Tensor_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: Any,
@@ -1636,7 +1636,7 @@ class randint_like_Tensor_generator_handler(Protocol):
 class randint_like_Tensor_generator(Handle[randint_like_Tensor_generator_handler]):
     """aten::randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: Tensor,
@@ -1651,7 +1651,7 @@ class randint_like_Tensor_generator(Handle[randint_like_Tensor_generator_handler
 
 class randint_like_Tensor_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: Any,
@@ -1664,7 +1664,7 @@ class randint_like_Tensor_generator_out_handler(Protocol):
 class randint_like_Tensor_generator_out(Handle[randint_like_Tensor_generator_out_handler]):
     """aten::randint_like.Tensor_generator_out(Tensor self, Tensor high, *, Generator? generator, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: Tensor,
@@ -1676,7 +1676,7 @@ class randint_like_Tensor_generator_out(Handle[randint_like_Tensor_generator_out
 
 class randint_like_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: Any,
@@ -1688,7 +1688,7 @@ class randint_like_Tensor_out_handler(Protocol):
 class randint_like_Tensor_out(Handle[randint_like_Tensor_out_handler]):
     """aten::randint_like.Tensor_out(Tensor self, Tensor high, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: Tensor,
@@ -1699,7 +1699,7 @@ class randint_like_Tensor_out(Handle[randint_like_Tensor_out_handler]):
 
 class randint_like_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: int,
@@ -1715,7 +1715,7 @@ class randint_like_generator_handler(Protocol):
 class randint_like_generator(Handle[randint_like_generator_handler]):
     """aten::randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: int | torch.SymInt,
@@ -1730,7 +1730,7 @@ class randint_like_generator(Handle[randint_like_generator_handler]):
 
 class randint_like_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: int,
@@ -1743,7 +1743,7 @@ class randint_like_generator_out_handler(Protocol):
 class randint_like_generator_out(Handle[randint_like_generator_out_handler]):
     """aten::randint_like.generator_out(Tensor self, SymInt high, *, Generator? generator, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: int | torch.SymInt,
@@ -1755,7 +1755,7 @@ class randint_like_generator_out(Handle[randint_like_generator_out_handler]):
 
 class randint_like_low_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         low: int,
@@ -1771,7 +1771,7 @@ class randint_like_low_dtype_handler(Protocol):
 class randint_like_low_dtype(Handle[randint_like_low_dtype_handler]):
     """aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         low: int | torch.SymInt,
@@ -1786,7 +1786,7 @@ class randint_like_low_dtype(Handle[randint_like_low_dtype_handler]):
 
 class randint_like_low_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         low: int,
@@ -1799,7 +1799,7 @@ class randint_like_low_dtype_out_handler(Protocol):
 class randint_like_low_dtype_out(Handle[randint_like_low_dtype_out_handler]):
     """aten::randint_like.low_dtype_out(Tensor self, SymInt low, SymInt high, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         low: int | torch.SymInt,
@@ -1811,7 +1811,7 @@ class randint_like_low_dtype_out(Handle[randint_like_low_dtype_out_handler]):
 
 class randint_like_low_generator_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         low: int,
@@ -1828,7 +1828,7 @@ class randint_like_low_generator_dtype_handler(Protocol):
 class randint_like_low_generator_dtype(Handle[randint_like_low_generator_dtype_handler]):
     """aten::randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         low: int | torch.SymInt,
@@ -1844,7 +1844,7 @@ class randint_like_low_generator_dtype(Handle[randint_like_low_generator_dtype_h
 
 class randint_like_low_generator_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         low: int,
@@ -1858,7 +1858,7 @@ class randint_like_low_generator_dtype_out_handler(Protocol):
 class randint_like_low_generator_dtype_out(Handle[randint_like_low_generator_dtype_out_handler]):
     """aten::randint_like.low_generator_dtype_out(Tensor self, SymInt low, SymInt high, *, Generator? generator, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         low: int | torch.SymInt,
@@ -1871,7 +1871,7 @@ class randint_like_low_generator_dtype_out(Handle[randint_like_low_generator_dty
 
 class randint_like_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         high: int,
@@ -1883,7 +1883,7 @@ class randint_like_out_handler(Protocol):
 class randint_like_out(Handle[randint_like_out_handler]):
     """aten::randint_like.out(Tensor self, SymInt high, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         high: int | torch.SymInt,
@@ -1908,7 +1908,7 @@ class randint_like_packet(OpPacket):
 
 class randn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -1921,7 +1921,7 @@ class randn_default_handler(Protocol):
 class randn_default(Handle[randn_default_handler]):
     """aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -1933,7 +1933,7 @@ class randn_default(Handle[randn_default_handler]):
 
 class randn_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -1947,7 +1947,7 @@ class randn_generator_handler(Protocol):
 class randn_generator(Handle[randn_generator_handler]):
     """aten::randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -1960,7 +1960,7 @@ class randn_generator(Handle[randn_generator_handler]):
 
 class randn_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -1971,7 +1971,7 @@ class randn_generator_out_handler(Protocol):
 class randn_generator_out(Handle[randn_generator_out_handler]):
     """aten::randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         *,
@@ -1980,11 +1980,11 @@ class randn_generator_out(Handle[randn_generator_out_handler]):
     ) -> Tensor: ...
 
 class randn_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], *, out: Any) -> Tensor: ...
 
 class randn_out(Handle[randn_out_handler]):
     """aten::randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, size: Sequence[int | torch.SymInt], *, out: Tensor) -> Tensor: ...
 
 class randn_packet(OpPacket):
     default: randn_default
@@ -1994,7 +1994,7 @@ class randn_packet(OpPacket):
 
 class randn_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2008,7 +2008,7 @@ class randn_like_default_handler(Protocol):
 class randn_like_default(Handle[randn_like_default_handler]):
     """aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2021,7 +2021,7 @@ class randn_like_default(Handle[randn_like_default_handler]):
 
 class randn_like_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2036,7 +2036,7 @@ class randn_like_generator_handler(Protocol):
 class randn_like_generator(Handle[randn_like_generator_handler]):
     """aten::randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2050,7 +2050,7 @@ class randn_like_generator(Handle[randn_like_generator_handler]):
 
 class randn_like_generator_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2062,7 +2062,7 @@ class randn_like_generator_out_handler(Protocol):
 class randn_like_generator_out(Handle[randn_like_generator_out_handler]):
     """aten::randn_like.generator_out(Tensor self, *, Generator? generator, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2073,7 +2073,7 @@ class randn_like_generator_out(Handle[randn_like_generator_out_handler]):
 
 class randn_like_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2084,7 +2084,7 @@ class randn_like_out_handler(Protocol):
 class randn_like_out(Handle[randn_like_out_handler]):
     """aten::randn_like.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2099,15 +2099,15 @@ class randn_like_packet(OpPacket):
     out: randn_like_out
 
 class random_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, generator: torch.Generator | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, generator: torch.Generator | None = ...) -> Tensor: ...
 
 class random_default(Handle[random_default_handler]):
     """aten::random(Tensor self, *, Generator? generator=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, generator: torch.Generator | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, generator: torch.Generator | None = None) -> Tensor: ...
 
 class random_from_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         self: Any,
         from_: int,
         /,
@@ -2119,7 +2119,7 @@ class random_from_handler(Protocol):
 class random_from(Handle[random_from_handler]):
     """aten::random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         self: Tensor,
         from_: int,
         /,
@@ -2130,7 +2130,7 @@ class random_from(Handle[random_from_handler]):
 
 class random_from_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         self: Any,
         from_: int,
         /,
@@ -2143,7 +2143,7 @@ class random_from_out_handler(Protocol):
 class random_from_out(Handle[random_from_out_handler]):
     """aten::random.from_out(Tensor self, int from, int? to, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         self: Tensor,
         from_: int,
         /,
@@ -2155,7 +2155,7 @@ class random_from_out(Handle[random_from_out_handler]):
 
 class random_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2166,7 +2166,7 @@ class random_out_handler(Protocol):
 class random_out(Handle[random_out_handler]):
     """aten::random.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2176,7 +2176,7 @@ class random_out(Handle[random_out_handler]):
 
 class random_to_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         to: int,
@@ -2187,7 +2187,7 @@ class random_to_handler(Protocol):
 class random_to(Handle[random_to_handler]):
     """aten::random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         to: int,
@@ -2197,7 +2197,7 @@ class random_to(Handle[random_to_handler]):
 
 class random_to_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         to: int,
@@ -2209,7 +2209,7 @@ class random_to_out_handler(Protocol):
 class random_to_out(Handle[random_to_out_handler]):
     """aten::random.to_out(Tensor self, int to, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         to: int,
@@ -2226,15 +2226,15 @@ class random_packet(OpPacket):
     to_out: random_to_out
 
 class random__default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, generator: torch.Generator | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, generator: torch.Generator | None = ...) -> Tensor: ...
 
 class random__default(Handle[random__default_handler]):
     """aten::random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, generator: torch.Generator | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, generator: torch.Generator | None = None) -> Tensor: ...
 
 class random__from_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         self: Any,
         from_: int,
         /,
@@ -2246,7 +2246,7 @@ class random__from_handler(Protocol):
 class random__from(Handle[random__from_handler]):
     """aten::random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         self: Tensor,
         from_: int,
         /,
@@ -2257,7 +2257,7 @@ class random__from(Handle[random__from_handler]):
 
 class random__to_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         to: int,
@@ -2268,7 +2268,7 @@ class random__to_handler(Protocol):
 class random__to(Handle[random__to_handler]):
     """aten::random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         to: int,
@@ -2282,7 +2282,7 @@ class random__packet(OpPacket):
 
 class randperm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         *,
@@ -2295,7 +2295,7 @@ class randperm_default_handler(Protocol):
 class randperm_default(Handle[randperm_default_handler]):
     """aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int | torch.SymInt,
         *,
@@ -2307,7 +2307,7 @@ class randperm_default(Handle[randperm_default_handler]):
 
 class randperm_generator_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         n: int,
         *,
@@ -2321,7 +2321,7 @@ class randperm_generator_handler(Protocol):
 class randperm_generator(Handle[randperm_generator_handler]):
     """aten::randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int | torch.SymInt,
         *,
@@ -2333,12 +2333,12 @@ class randperm_generator(Handle[randperm_generator_handler]):
     ) -> Tensor: ...
 
 class randperm_generator_out_handler(Protocol):
-    def __call__(_op, /, n: int, *, generator: torch.Generator | None, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, *, generator: torch.Generator | None, out: Any) -> Tensor: ...
 
 class randperm_generator_out(Handle[randperm_generator_out_handler]):
     """aten::randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         n: int | torch.SymInt,
         *,
@@ -2347,11 +2347,11 @@ class randperm_generator_out(Handle[randperm_generator_out_handler]):
     ) -> Tensor: ...
 
 class randperm_out_handler(Protocol):
-    def __call__(_op, /, n: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, *, out: Any) -> Tensor: ...
 
 class randperm_out(Handle[randperm_out_handler]):
     """aten::randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, n: int | torch.SymInt, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, n: int | torch.SymInt, *, out: Tensor) -> Tensor: ...
 
 class randperm_packet(OpPacket):
     default: randperm_default
@@ -2361,7 +2361,7 @@ class randperm_packet(OpPacket):
 
 class uniform_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         self: Any,
         from_: float = ...,
         /,
@@ -2373,7 +2373,7 @@ class uniform_default_handler(Protocol):
 class uniform_default(Handle[uniform_default_handler]):
     """aten::uniform(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         self: Tensor,
         from_: float | torch.SymFloat = 0.0,
         /,
@@ -2384,7 +2384,7 @@ class uniform_default(Handle[uniform_default_handler]):
 
 class uniform_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         self: Any,
         from_: float = ...,
         /,
@@ -2397,7 +2397,7 @@ class uniform_out_handler(Protocol):
 class uniform_out(Handle[uniform_out_handler]):
     """aten::uniform.out(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         self: Tensor,
         from_: float | torch.SymFloat = 0.0,
         /,
@@ -2413,7 +2413,7 @@ class uniform_packet(OpPacket):
 
 class uniform__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         self: Any,
         from_: float = ...,
         /,
@@ -2425,7 +2425,7 @@ class uniform__default_handler(Protocol):
 class uniform__default(Handle[uniform__default_handler]):
     """aten::uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         self: Tensor,
         from_: float | torch.SymFloat = 0.0,
         /,

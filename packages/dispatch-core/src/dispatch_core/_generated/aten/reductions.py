@@ -347,7 +347,12 @@ def argmin_out(self, dim=None, keepdim=False, *, out):
     return {"self": self, "dim": dim, "keepdim": keepdim, "out": out}
 
 
-@stub("aten::corrcoef(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="implicit")
+@stub(
+    "aten::corrcoef(Tensor self) -> Tensor",
+    tags="pt2_compliant_tag",
+    composite="implicit",
+    reads_data="always",
+)
 def corrcoef(self):
     return {"self": self}
 
@@ -391,6 +396,7 @@ def count_nonzero_out(self, dim=None, *, out):
     "aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
 )
 def cov(self, *, correction=1, fweights=None, aweights=None):
     return {"self": self, "correction": correction, "fweights": fweights, "aweights": aweights}

@@ -12,19 +12,19 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _aminmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any) -> Sequence[Tensor]: ...
 
 class _aminmax_default(Handle[_aminmax_default_handler]):
     """aten::_aminmax(Tensor self) -> (Tensor, Tensor)"""
-    def __call__(_op, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class _aminmax_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
 
 class _aminmax_dim(Handle[_aminmax_dim_handler]):
     """aten::_aminmax.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -33,7 +33,7 @@ class _aminmax_dim(Handle[_aminmax_dim_handler]):
 
 class _aminmax_dim_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -46,7 +46,7 @@ class _aminmax_dim_out_handler(Protocol):
 class _aminmax_dim_out(Handle[_aminmax_dim_out_handler]):
     """aten::_aminmax.dim_out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -57,11 +57,11 @@ class _aminmax_dim_out(Handle[_aminmax_dim_out_handler]):
     ) -> tuple[Tensor, Tensor]: ...
 
 class _aminmax_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out0: Any, out1: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, *, out0: Any, out1: Any) -> Sequence[Tensor]: ...
 
 class _aminmax_out(Handle[_aminmax_out_handler]):
     """aten::_aminmax.out(Tensor self, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
-    def __call__(_op, /, self: Tensor, *, out0: Tensor, out1: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, *, out0: Tensor, out1: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class _aminmax_packet(OpPacket):
     default: _aminmax_default
@@ -70,53 +70,53 @@ class _aminmax_packet(OpPacket):
     out: _aminmax_out
 
 class _is_all_true_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _is_all_true_default(Handle[_is_all_true_default_handler]):
     """aten::_is_all_true(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _is_all_true_packet(OpPacket):
     default: _is_all_true_default
 
 class _is_any_true_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _is_any_true_default(Handle[_is_any_true_default_handler]):
     """aten::_is_any_true(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _is_any_true_packet(OpPacket):
     default: _is_any_true_default
 
 class all_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class all_default(Handle[all_default_handler]):
     """aten::all(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class all_all_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class all_all_out(Handle[all_all_out_handler]):
     """aten::all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class all_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ...) -> Tensor: ...
 
 class all_dim(Handle[all_dim_handler]):
     """aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, keepdim: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, keepdim: bool = False) -> Tensor: ...
 
 class all_dims_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any] | None = ..., keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any] | None = ..., keepdim: bool = ...) -> Tensor: ...
 
 class all_dims(Handle[all_dims_handler]):
     """aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int] | None = None,
@@ -125,7 +125,7 @@ class all_dims(Handle[all_dims_handler]):
 
 class all_dims_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -137,7 +137,7 @@ class all_dims_out_handler(Protocol):
 class all_dims_out(Handle[all_dims_out_handler]):
     """aten::all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int] | None = None,
@@ -147,12 +147,12 @@ class all_dims_out(Handle[all_dims_out_handler]):
     ) -> Tensor: ...
 
 class all_out__handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ..., *, out: Any) -> Tensor: ...
 
 class all_out_(Handle[all_out__handler]):
     """aten::all.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -173,12 +173,12 @@ class all_packet(OpPacket):
     out: all_out_
 
 class amax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any] = ..., keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any] = ..., keepdim: bool = ...) -> Tensor: ...
 
 class amax_default(Handle[amax_default_handler]):
     """aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] = (),
@@ -187,7 +187,7 @@ class amax_default(Handle[amax_default_handler]):
 
 class amax_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] = ...,
@@ -199,7 +199,7 @@ class amax_out_handler(Protocol):
 class amax_out(Handle[amax_out_handler]):
     """aten::amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] = (),
@@ -213,12 +213,12 @@ class amax_packet(OpPacket):
     out: amax_out
 
 class amin_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any] = ..., keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any] = ..., keepdim: bool = ...) -> Tensor: ...
 
 class amin_default(Handle[amin_default_handler]):
     """aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] = (),
@@ -227,7 +227,7 @@ class amin_default(Handle[amin_default_handler]):
 
 class amin_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] = ...,
@@ -239,7 +239,7 @@ class amin_out_handler(Protocol):
 class amin_out(Handle[amin_out_handler]):
     """aten::amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] = (),
@@ -254,7 +254,7 @@ class amin_packet(OpPacket):
 
 class aminmax_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -265,7 +265,7 @@ class aminmax_default_handler(Protocol):
 class aminmax_default(Handle[aminmax_default_handler]):
     """aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -275,7 +275,7 @@ class aminmax_default(Handle[aminmax_default_handler]):
 
 class aminmax_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -288,7 +288,7 @@ class aminmax_out_handler(Protocol):
 class aminmax_out(Handle[aminmax_out_handler]):
     """aten::aminmax.out(Tensor self, *, int? dim=None, bool keepdim=False, Tensor(a!) min, Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -303,33 +303,33 @@ class aminmax_packet(OpPacket):
     out: aminmax_out
 
 class any_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class any_default(Handle[any_default_handler]):
     """aten::any(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class any_all_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class any_all_out(Handle[any_all_out_handler]):
     """aten::any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class any_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ...) -> Tensor: ...
 
 class any_dim(Handle[any_dim_handler]):
     """aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, keepdim: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, keepdim: bool = False) -> Tensor: ...
 
 class any_dims_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any] | None = ..., keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any] | None = ..., keepdim: bool = ...) -> Tensor: ...
 
 class any_dims(Handle[any_dims_handler]):
     """aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int] | None = None,
@@ -338,7 +338,7 @@ class any_dims(Handle[any_dims_handler]):
 
 class any_dims_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -350,7 +350,7 @@ class any_dims_out_handler(Protocol):
 class any_dims_out(Handle[any_dims_out_handler]):
     """aten::any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: Sequence[int] | None = None,
@@ -360,12 +360,12 @@ class any_dims_out(Handle[any_dims_out_handler]):
     ) -> Tensor: ...
 
 class any_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ..., *, out: Any) -> Tensor: ...
 
 class any_out(Handle[any_out_handler]):
     """aten::any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -387,15 +387,15 @@ class any_packet(OpPacket):
     str: torchscript_containers.any_str
 
 class argmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor: ...
 
 class argmax_default(Handle[argmax_default_handler]):
     """aten::argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor: ...
 
 class argmax_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int | None = ...,
@@ -407,7 +407,7 @@ class argmax_out_handler(Protocol):
 class argmax_out(Handle[argmax_out_handler]):
     """aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | None = None,
@@ -421,15 +421,15 @@ class argmax_packet(OpPacket):
     out: argmax_out
 
 class argmin_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int | None = ..., keepdim: bool = ...) -> Tensor: ...
 
 class argmin_default(Handle[argmin_default_handler]):
     """aten::argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor: ...
 
 class argmin_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int | None = ...,
@@ -441,7 +441,7 @@ class argmin_out_handler(Protocol):
 class argmin_out(Handle[argmin_out_handler]):
     """aten::argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | None = None,
@@ -455,42 +455,42 @@ class argmin_packet(OpPacket):
     out: argmin_out
 
 class corrcoef_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class corrcoef_default(Handle[corrcoef_default_handler]):
     """aten::corrcoef(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class corrcoef_packet(OpPacket):
     default: corrcoef_default
 
 class count_nonzero_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int | None = ...) -> Tensor: ...
 
 class count_nonzero_default(Handle[count_nonzero_default_handler]):
     """aten::count_nonzero(Tensor self, int? dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | None = None) -> Tensor: ...
 
 class count_nonzero_dim_IntList_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any]) -> Tensor: ...
 
 class count_nonzero_dim_IntList(Handle[count_nonzero_dim_IntList_handler]):
     """aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
 
 class count_nonzero_dim_IntList_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
 
 class count_nonzero_dim_IntList_out(Handle[count_nonzero_dim_IntList_out_handler]):
     """aten::count_nonzero.dim_IntList_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class count_nonzero_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int | None = ..., *, out: Any) -> Tensor: ...
 
 class count_nonzero_out(Handle[count_nonzero_out_handler]):
     """aten::count_nonzero.out(Tensor self, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int | None = None, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | None = None, *, out: Tensor) -> Tensor: ...
 
 class count_nonzero_packet(OpPacket):
     default: count_nonzero_default
@@ -500,7 +500,7 @@ class count_nonzero_packet(OpPacket):
 
 class cov_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -512,7 +512,7 @@ class cov_default_handler(Protocol):
 class cov_default(Handle[cov_default_handler]):
     """aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -526,7 +526,7 @@ class cov_packet(OpPacket):
 
 class hash_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] = ...,
@@ -538,7 +538,7 @@ class hash_tensor_default_handler(Protocol):
 class hash_tensor_default(Handle[hash_tensor_default_handler]):
     """aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] = (),
@@ -549,7 +549,7 @@ class hash_tensor_default(Handle[hash_tensor_default_handler]):
 
 class hash_tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] = ...,
@@ -562,7 +562,7 @@ class hash_tensor_out_handler(Protocol):
 class hash_tensor_out(Handle[hash_tensor_out_handler]):
     """aten::hash_tensor.out(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] = (),
@@ -577,12 +577,12 @@ class hash_tensor_packet(OpPacket):
     out: hash_tensor_out
 
 class logsumexp_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], keepdim: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], keepdim: bool = ...) -> Tensor: ...
 
 class logsumexp_default(Handle[logsumexp_default_handler]):
     """aten::logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -590,12 +590,12 @@ class logsumexp_default(Handle[logsumexp_default_handler]):
     ) -> Tensor: ...
 
 class logsumexp_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], keepdim: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], keepdim: bool = ..., *, out: Any) -> Tensor: ...
 
 class logsumexp_out(Handle[logsumexp_out_handler]):
     """aten::logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -609,19 +609,19 @@ class logsumexp_packet(OpPacket):
     out: logsumexp_out
 
 class max_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class max_default(Handle[max_default_handler]):
     """aten::max(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class max_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
 
 class max_dim(Handle[max_dim_handler]):
     """aten::max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -630,7 +630,7 @@ class max_dim(Handle[max_dim_handler]):
 
 class max_dim_max_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -643,7 +643,7 @@ class max_dim_max_handler(Protocol):
 class max_dim_max(Handle[max_dim_max_handler]):
     """aten::max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -654,25 +654,25 @@ class max_dim_max(Handle[max_dim_max_handler]):
     ) -> tuple[Tensor, Tensor]: ...
 
 class max_other_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class max_other(Handle[max_other_handler]):
     """aten::max.other(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class max_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class max_out(Handle[max_out_handler]):
     """aten::max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class max_unary_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class max_unary_out(Handle[max_unary_out_handler]):
     """aten::max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class max_packet(OpPacket):
     default: max_default
@@ -683,15 +683,15 @@ class max_packet(OpPacket):
     unary_out: max_unary_out
 
 class mean_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class mean_default(Handle[mean_default_handler]):
     """aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class mean_dim_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -703,7 +703,7 @@ class mean_dim_handler(Protocol):
 class mean_dim(Handle[mean_dim_handler]):
     """aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -713,12 +713,12 @@ class mean_dim(Handle[mean_dim_handler]):
     ) -> Tensor: ...
 
 class mean_dtype_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dtype: torch.dtype | None = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dtype: torch.dtype | None = ..., out: Any) -> Tensor: ...
 
 class mean_dtype_out(Handle[mean_dtype_out_handler]):
     """aten::mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -728,7 +728,7 @@ class mean_dtype_out(Handle[mean_dtype_out_handler]):
 
 class mean_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -741,7 +741,7 @@ class mean_out_handler(Protocol):
 class mean_out(Handle[mean_out_handler]):
     """aten::mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -758,19 +758,19 @@ class mean_packet(OpPacket):
     out: mean_out
 
 class median_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class median_default(Handle[median_default_handler]):
     """aten::median(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class median_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
 
 class median_dim(Handle[median_dim_handler]):
     """aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -779,7 +779,7 @@ class median_dim(Handle[median_dim_handler]):
 
 class median_dim_values_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -792,7 +792,7 @@ class median_dim_values_handler(Protocol):
 class median_dim_values(Handle[median_dim_values_handler]):
     """aten::median.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -803,11 +803,11 @@ class median_dim_values(Handle[median_dim_values_handler]):
     ) -> tuple[Tensor, Tensor]: ...
 
 class median_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class median_out(Handle[median_out_handler]):
     """aten::median.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class median_packet(OpPacket):
     default: median_default
@@ -816,19 +816,19 @@ class median_packet(OpPacket):
     out: median_out
 
 class min_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class min_default(Handle[min_default_handler]):
     """aten::min(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class min_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
 
 class min_dim(Handle[min_dim_handler]):
     """aten::min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -837,7 +837,7 @@ class min_dim(Handle[min_dim_handler]):
 
 class min_dim_min_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -850,7 +850,7 @@ class min_dim_min_handler(Protocol):
 class min_dim_min(Handle[min_dim_min_handler]):
     """aten::min.dim_min(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -861,25 +861,25 @@ class min_dim_min(Handle[min_dim_min_handler]):
     ) -> tuple[Tensor, Tensor]: ...
 
 class min_other_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class min_other(Handle[min_other_handler]):
     """aten::min.other(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class min_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class min_out(Handle[min_out_handler]):
     """aten::min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class min_unary_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class min_unary_out(Handle[min_unary_out_handler]):
     """aten::min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class min_packet(OpPacket):
     default: min_default
@@ -890,12 +890,12 @@ class min_packet(OpPacket):
     unary_out: min_unary_out
 
 class mode_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ..., keepdim: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int = ..., keepdim: bool = ...) -> Sequence[Tensor]: ...
 
 class mode_default(Handle[mode_default_handler]):
     """aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int = -1,
@@ -904,7 +904,7 @@ class mode_default(Handle[mode_default_handler]):
 
 class mode_values_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int = ...,
@@ -917,7 +917,7 @@ class mode_values_handler(Protocol):
 class mode_values(Handle[mode_values_handler]):
     """aten::mode.values(Tensor self, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int = -1,
@@ -933,7 +933,7 @@ class mode_packet(OpPacket):
 
 class nanmean_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -945,7 +945,7 @@ class nanmean_default_handler(Protocol):
 class nanmean_default(Handle[nanmean_default_handler]):
     """aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -956,7 +956,7 @@ class nanmean_default(Handle[nanmean_default_handler]):
 
 class nanmean_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -969,7 +969,7 @@ class nanmean_out_handler(Protocol):
 class nanmean_out(Handle[nanmean_out_handler]):
     """aten::nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -984,19 +984,19 @@ class nanmean_packet(OpPacket):
     out: nanmean_out
 
 class nanmedian_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class nanmedian_default(Handle[nanmedian_default_handler]):
     """aten::nanmedian(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class nanmedian_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int, keepdim: bool = ...) -> Sequence[Tensor]: ...
 
 class nanmedian_dim(Handle[nanmedian_dim_handler]):
     """aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1005,7 +1005,7 @@ class nanmedian_dim(Handle[nanmedian_dim_handler]):
 
 class nanmedian_dim_values_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -1018,7 +1018,7 @@ class nanmedian_dim_values_handler(Protocol):
 class nanmedian_dim_values(Handle[nanmedian_dim_values_handler]):
     """aten::nanmedian.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1029,11 +1029,11 @@ class nanmedian_dim_values(Handle[nanmedian_dim_values_handler]):
     ) -> tuple[Tensor, Tensor]: ...
 
 class nanmedian_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class nanmedian_out(Handle[nanmedian_out_handler]):
     """aten::nanmedian.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class nanmedian_packet(OpPacket):
     default: nanmedian_default
@@ -1043,7 +1043,7 @@ class nanmedian_packet(OpPacket):
 
 class nanquantile_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: Any,
@@ -1056,7 +1056,7 @@ class nanquantile_default_handler(Protocol):
 class nanquantile_default(Handle[nanquantile_default_handler]):
     """aten::nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: Tensor,
@@ -1068,7 +1068,7 @@ class nanquantile_default(Handle[nanquantile_default_handler]):
 
 class nanquantile_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: Any,
@@ -1082,7 +1082,7 @@ class nanquantile_out_handler(Protocol):
 class nanquantile_out(Handle[nanquantile_out_handler]):
     """aten::nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear", Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: Tensor,
@@ -1095,7 +1095,7 @@ class nanquantile_out(Handle[nanquantile_out_handler]):
 
 class nanquantile_scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: float,
@@ -1108,7 +1108,7 @@ class nanquantile_scalar_handler(Protocol):
 class nanquantile_scalar(Handle[nanquantile_scalar_handler]):
     """aten::nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: float | torch.SymFloat,
@@ -1120,7 +1120,7 @@ class nanquantile_scalar(Handle[nanquantile_scalar_handler]):
 
 class nanquantile_scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: float,
@@ -1134,7 +1134,7 @@ class nanquantile_scalar_out_handler(Protocol):
 class nanquantile_scalar_out(Handle[nanquantile_scalar_out_handler]):
     """aten::nanquantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear", Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: float | torch.SymFloat,
@@ -1153,7 +1153,7 @@ class nanquantile_packet(OpPacket):
 
 class nansum_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1165,7 +1165,7 @@ class nansum_default_handler(Protocol):
 class nansum_default(Handle[nansum_default_handler]):
     """aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1176,7 +1176,7 @@ class nansum_default(Handle[nansum_default_handler]):
 
 class nansum_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1189,7 +1189,7 @@ class nansum_out_handler(Protocol):
 class nansum_out(Handle[nansum_out_handler]):
     """aten::nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1204,15 +1204,15 @@ class nansum_packet(OpPacket):
     out: nansum_out
 
 class prod_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class prod_default(Handle[prod_default_handler]):
     """aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class prod_dim_int_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -1224,7 +1224,7 @@ class prod_dim_int_handler(Protocol):
 class prod_dim_int(Handle[prod_dim_int_handler]):
     """aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1235,7 +1235,7 @@ class prod_dim_int(Handle[prod_dim_int_handler]):
 
 class prod_int_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -1248,7 +1248,7 @@ class prod_int_out_handler(Protocol):
 class prod_int_out(Handle[prod_int_out_handler]):
     """aten::prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1259,12 +1259,12 @@ class prod_int_out(Handle[prod_int_out_handler]):
     ) -> Tensor: ...
 
 class prod_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dtype: torch.dtype | None = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dtype: torch.dtype | None = ..., out: Any) -> Tensor: ...
 
 class prod_out(Handle[prod_out_handler]):
     """aten::prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1280,7 +1280,7 @@ class prod_packet(OpPacket):
 
 class quantile_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: Any,
@@ -1293,7 +1293,7 @@ class quantile_default_handler(Protocol):
 class quantile_default(Handle[quantile_default_handler]):
     """aten::quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: Tensor,
@@ -1305,7 +1305,7 @@ class quantile_default(Handle[quantile_default_handler]):
 
 class quantile_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: Any,
@@ -1319,7 +1319,7 @@ class quantile_out_handler(Protocol):
 class quantile_out(Handle[quantile_out_handler]):
     """aten::quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear", Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: Tensor,
@@ -1332,7 +1332,7 @@ class quantile_out(Handle[quantile_out_handler]):
 
 class quantile_scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: float,
@@ -1345,7 +1345,7 @@ class quantile_scalar_handler(Protocol):
 class quantile_scalar(Handle[quantile_scalar_handler]):
     """aten::quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear") -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: float | torch.SymFloat,
@@ -1357,7 +1357,7 @@ class quantile_scalar(Handle[quantile_scalar_handler]):
 
 class quantile_scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         q: float,
@@ -1371,7 +1371,7 @@ class quantile_scalar_out_handler(Protocol):
 class quantile_scalar_out(Handle[quantile_scalar_out_handler]):
     """aten::quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation="linear", Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         q: float | torch.SymFloat,
@@ -1390,7 +1390,7 @@ class quantile_packet(OpPacket):
 
 class segment_reduce_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         reduce: str,
@@ -1406,7 +1406,7 @@ class segment_reduce_default_handler(Protocol):
 class segment_reduce_default(Handle[segment_reduce_default_handler]):
     """aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         reduce: str,
@@ -1421,7 +1421,7 @@ class segment_reduce_default(Handle[segment_reduce_default_handler]):
 
 class segment_reduce_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         reduce: str,
@@ -1438,7 +1438,7 @@ class segment_reduce_out_handler(Protocol):
 class segment_reduce_out(Handle[segment_reduce_out_handler]):
     """aten::segment_reduce.out(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         reduce: str,
@@ -1457,15 +1457,15 @@ class segment_reduce_packet(OpPacket):
     out: segment_reduce_out
 
 class std_default_handler(Protocol):
-    def __call__(_op, /, self: Any, unbiased: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, unbiased: bool = ...) -> Tensor: ...
 
 class std_default(Handle[std_default_handler]):
     """aten::std(Tensor self, bool unbiased=True) -> Tensor"""
-    def __call__(_op, /, self: Tensor, unbiased: bool = True) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, unbiased: bool = True) -> Tensor: ...
 
 class std_correction_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1477,7 +1477,7 @@ class std_correction_handler(Protocol):
 class std_correction(Handle[std_correction_handler]):
     """aten::std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1488,7 +1488,7 @@ class std_correction(Handle[std_correction_handler]):
 
 class std_correction_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1501,7 +1501,7 @@ class std_correction_out_handler(Protocol):
 class std_correction_out(Handle[std_correction_out_handler]):
     """aten::std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1513,7 +1513,7 @@ class std_correction_out(Handle[std_correction_out_handler]):
 
 class std_dim_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1524,7 +1524,7 @@ class std_dim_handler(Protocol):
 class std_dim(Handle[std_dim_handler]):
     """aten::std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -1534,7 +1534,7 @@ class std_dim(Handle[std_dim_handler]):
 
 class std_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1547,7 +1547,7 @@ class std_out_handler(Protocol):
 class std_out(Handle[std_out_handler]):
     """aten::std.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -1565,15 +1565,15 @@ class std_packet(OpPacket):
     out: std_out
 
 class std_mean_default_handler(Protocol):
-    def __call__(_op, /, self: Any, unbiased: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, unbiased: bool = ...) -> Sequence[Tensor]: ...
 
 class std_mean_default(Handle[std_mean_default_handler]):
     """aten::std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)"""
-    def __call__(_op, /, self: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]: ...
 
 class std_mean_correction_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1585,7 +1585,7 @@ class std_mean_correction_handler(Protocol):
 class std_mean_correction(Handle[std_mean_correction_handler]):
     """aten::std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1596,7 +1596,7 @@ class std_mean_correction(Handle[std_mean_correction_handler]):
 
 class std_mean_correction_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1610,7 +1610,7 @@ class std_mean_correction_out_handler(Protocol):
 class std_mean_correction_out(Handle[std_mean_correction_out_handler]):
     """aten::std_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1623,7 +1623,7 @@ class std_mean_correction_out(Handle[std_mean_correction_out_handler]):
 
 class std_mean_dim_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1634,7 +1634,7 @@ class std_mean_dim_handler(Protocol):
 class std_mean_dim(Handle[std_mean_dim_handler]):
     """aten::std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -1649,15 +1649,15 @@ class std_mean_packet(OpPacket):
     dim: std_mean_dim
 
 class sum_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class sum_default(Handle[sum_default_handler]):
     """aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class sum_IntList_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1670,7 +1670,7 @@ class sum_IntList_out_handler(Protocol):
 class sum_IntList_out(Handle[sum_IntList_out_handler]):
     """aten::sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -1682,7 +1682,7 @@ class sum_IntList_out(Handle[sum_IntList_out_handler]):
 
 class sum_dim_IntList_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1694,7 +1694,7 @@ class sum_dim_IntList_handler(Protocol):
 class sum_dim_IntList(Handle[sum_dim_IntList_handler]):
     """aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -1704,12 +1704,12 @@ class sum_dim_IntList(Handle[sum_dim_IntList_handler]):
     ) -> Tensor: ...
 
 class sum_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dtype: torch.dtype | None = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dtype: torch.dtype | None = ..., out: Any) -> Tensor: ...
 
 class sum_out(Handle[sum_out_handler]):
     """aten::sum.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1728,25 +1728,25 @@ class sum_packet(OpPacket):
     out: sum_out
 
 class sum_to_size_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class sum_to_size_default(Handle[sum_to_size_default_handler]):
     """aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class sum_to_size_packet(OpPacket):
     default: sum_to_size_default
 
 class var_default_handler(Protocol):
-    def __call__(_op, /, self: Any, unbiased: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, unbiased: bool = ...) -> Tensor: ...
 
 class var_default(Handle[var_default_handler]):
     """aten::var(Tensor self, bool unbiased=True) -> Tensor"""
-    def __call__(_op, /, self: Tensor, unbiased: bool = True) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, unbiased: bool = True) -> Tensor: ...
 
 class var_correction_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1758,7 +1758,7 @@ class var_correction_handler(Protocol):
 class var_correction(Handle[var_correction_handler]):
     """aten::var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1769,7 +1769,7 @@ class var_correction(Handle[var_correction_handler]):
 
 class var_correction_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1782,7 +1782,7 @@ class var_correction_out_handler(Protocol):
 class var_correction_out(Handle[var_correction_out_handler]):
     """aten::var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1794,7 +1794,7 @@ class var_correction_out(Handle[var_correction_out_handler]):
 
 class var_dim_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1805,7 +1805,7 @@ class var_dim_handler(Protocol):
 class var_dim(Handle[var_dim_handler]):
     """aten::var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -1815,7 +1815,7 @@ class var_dim(Handle[var_dim_handler]):
 
 class var_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1828,7 +1828,7 @@ class var_out_handler(Protocol):
 class var_out(Handle[var_out_handler]):
     """aten::var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,
@@ -1846,15 +1846,15 @@ class var_packet(OpPacket):
     out: var_out
 
 class var_mean_default_handler(Protocol):
-    def __call__(_op, /, self: Any, unbiased: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, unbiased: bool = ...) -> Sequence[Tensor]: ...
 
 class var_mean_default(Handle[var_mean_default_handler]):
     """aten::var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)"""
-    def __call__(_op, /, self: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, unbiased: bool = True) -> tuple[Tensor, Tensor]: ...
 
 class var_mean_correction_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1866,7 +1866,7 @@ class var_mean_correction_handler(Protocol):
 class var_mean_correction(Handle[var_mean_correction_handler]):
     """aten::var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1877,7 +1877,7 @@ class var_mean_correction(Handle[var_mean_correction_handler]):
 
 class var_mean_correction_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None = ...,
@@ -1891,7 +1891,7 @@ class var_mean_correction_out_handler(Protocol):
 class var_mean_correction_out(Handle[var_mean_correction_out_handler]):
     """aten::var_mean.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None = None,
@@ -1904,7 +1904,7 @@ class var_mean_correction_out(Handle[var_mean_correction_out_handler]):
 
 class var_mean_dim_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any] | None,
@@ -1915,7 +1915,7 @@ class var_mean_dim_handler(Protocol):
 class var_mean_dim(Handle[var_mean_dim_handler]):
     """aten::var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int] | None,

@@ -271,6 +271,8 @@ def _lstm_mps_out(
     "aten::_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _pack_padded_sequence(input, lengths, batch_first):
     return {"input": input, "lengths": lengths, "batch_first": batch_first}
@@ -280,6 +282,8 @@ def _pack_padded_sequence(input, lengths, batch_first):
     "aten::_pack_padded_sequence.out(Tensor input, Tensor lengths, bool batch_first, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _pack_padded_sequence_out(input, lengths, batch_first, *, out0, out1):
     return {
@@ -295,6 +299,8 @@ def _pack_padded_sequence_out(input, lengths, batch_first, *, out0, out1):
     "aten::_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _pad_packed_sequence(data, batch_sizes, batch_first, padding_value, total_length):
     return {
@@ -402,6 +408,7 @@ def _use_cudnn_rnn_flatten_weight():
     tags="nondeterministic_seeded pt2_compliant_tag",
     composite="implicit",
     random=True,
+    reads_data="always",
 )
 def gru_data(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):
     return {
@@ -461,6 +468,7 @@ def gru_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     tags="nondeterministic_seeded pt2_compliant_tag",
     composite="implicit",
     random=True,
+    reads_data="always",
 )
 def lstm_data(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional):
     return {
@@ -718,6 +726,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     tags="nondeterministic_seeded pt2_compliant_tag",
     composite="implicit",
     random=True,
+    reads_data="always",
 )
 def rnn_relu_data(
     data,
@@ -787,6 +796,7 @@ def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     tags="nondeterministic_seeded pt2_compliant_tag",
     composite="implicit",
     random=True,
+    reads_data="always",
 )
 def rnn_tanh_data(
     data,

@@ -12,7 +12,7 @@ from dispatch_core._ops import OpPacket
 
 class _cudnn_rnn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -35,7 +35,7 @@ class _cudnn_rnn_default_handler(Protocol):
 class _cudnn_rnn_default(Handle[_cudnn_rnn_default_handler]):
     """aten::_cudnn_rnn(Tensor input, Tensor[] weight, int weight_stride0, Tensor? weight_buf, Tensor hx, Tensor? cx, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, SymInt[] batch_sizes, Tensor? dropout_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -57,7 +57,7 @@ class _cudnn_rnn_default(Handle[_cudnn_rnn_default_handler]):
 
 class _cudnn_rnn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -86,7 +86,7 @@ class _cudnn_rnn_out_handler(Protocol):
 class _cudnn_rnn_out(Handle[_cudnn_rnn_out_handler]):
     """aten::_cudnn_rnn.out(Tensor input, Tensor[] weight, int weight_stride0, Tensor? weight_buf, Tensor hx, Tensor? cx, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, SymInt[] batch_sizes, Tensor? dropout_state, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3, Tensor(e!) out4) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!), Tensor(e!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -118,7 +118,7 @@ class _cudnn_rnn_packet(OpPacket):
 
 class _cudnn_rnn_flatten_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight_arr: list[Any],
         weight_stride0: int,
@@ -134,7 +134,7 @@ class _cudnn_rnn_flatten_weight_default_handler(Protocol):
 class _cudnn_rnn_flatten_weight_default(Handle[_cudnn_rnn_flatten_weight_default_handler]):
     """aten::_cudnn_rnn_flatten_weight(Tensor[] weight_arr, int weight_stride0, SymInt input_size, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, bool bidirectional) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight_arr: Sequence[Tensor],
         weight_stride0: int,
@@ -149,7 +149,7 @@ class _cudnn_rnn_flatten_weight_default(Handle[_cudnn_rnn_flatten_weight_default
 
 class _cudnn_rnn_flatten_weight_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight_arr: list[Any],
         weight_stride0: int,
@@ -167,7 +167,7 @@ class _cudnn_rnn_flatten_weight_out_handler(Protocol):
 class _cudnn_rnn_flatten_weight_out(Handle[_cudnn_rnn_flatten_weight_out_handler]):
     """aten::_cudnn_rnn_flatten_weight.out(Tensor[] weight_arr, int weight_stride0, SymInt input_size, int mode, SymInt hidden_size, SymInt proj_size, int num_layers, bool batch_first, bool bidirectional, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         weight_arr: Sequence[Tensor],
         weight_stride0: int,
@@ -188,7 +188,7 @@ class _cudnn_rnn_flatten_weight_packet(OpPacket):
 
 class _lstm_mps_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -204,7 +204,7 @@ class _lstm_mps_default_handler(Protocol):
 class _lstm_mps_default(Handle[_lstm_mps_default_handler]):
     """aten::_lstm_mps(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -219,7 +219,7 @@ class _lstm_mps_default(Handle[_lstm_mps_default_handler]):
 
 class _lstm_mps_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -242,7 +242,7 @@ class _lstm_mps_out_handler(Protocol):
 class _lstm_mps_out(Handle[_lstm_mps_out_handler]):
     """aten::_lstm_mps.out(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3, Tensor(e!) out4, Tensor(f!) out5) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!), Tensor(e!), Tensor(f!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -267,12 +267,12 @@ class _lstm_mps_packet(OpPacket):
     out: _lstm_mps_out
 
 class _pack_padded_sequence_default_handler(Protocol):
-    def __call__(_op, /, input: Any, lengths: Any, batch_first: bool) -> Sequence[Tensor]: ...
+    def __call__(cls, /, input: Any, lengths: Any, batch_first: bool) -> Sequence[Tensor]: ...
 
 class _pack_padded_sequence_default(Handle[_pack_padded_sequence_default_handler]):
     """aten::_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         lengths: Tensor,
@@ -281,7 +281,7 @@ class _pack_padded_sequence_default(Handle[_pack_padded_sequence_default_handler
 
 class _pack_padded_sequence_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         lengths: Any,
@@ -294,7 +294,7 @@ class _pack_padded_sequence_out_handler(Protocol):
 class _pack_padded_sequence_out(Handle[_pack_padded_sequence_out_handler]):
     """aten::_pack_padded_sequence.out(Tensor input, Tensor lengths, bool batch_first, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         lengths: Tensor,
@@ -310,7 +310,7 @@ class _pack_padded_sequence_packet(OpPacket):
 
 class _pad_packed_sequence_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -322,7 +322,7 @@ class _pad_packed_sequence_default_handler(Protocol):
 class _pad_packed_sequence_default(Handle[_pad_packed_sequence_default_handler]):
     """aten::_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -336,7 +336,7 @@ class _pad_packed_sequence_packet(OpPacket):
 
 class _thnn_fused_gru_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Any,
         hidden_gates: Any,
@@ -348,7 +348,7 @@ class _thnn_fused_gru_cell_default_handler(Protocol):
 class _thnn_fused_gru_cell_default(Handle[_thnn_fused_gru_cell_default_handler]):
     """aten::_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Tensor,
         hidden_gates: Tensor,
@@ -359,7 +359,7 @@ class _thnn_fused_gru_cell_default(Handle[_thnn_fused_gru_cell_default_handler])
 
 class _thnn_fused_gru_cell_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Any,
         hidden_gates: Any,
@@ -374,7 +374,7 @@ class _thnn_fused_gru_cell_out_handler(Protocol):
 class _thnn_fused_gru_cell_out(Handle[_thnn_fused_gru_cell_out_handler]):
     """aten::_thnn_fused_gru_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Tensor,
         hidden_gates: Tensor,
@@ -392,7 +392,7 @@ class _thnn_fused_gru_cell_packet(OpPacket):
 
 class _thnn_fused_lstm_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Any,
         hidden_gates: Any,
@@ -404,7 +404,7 @@ class _thnn_fused_lstm_cell_default_handler(Protocol):
 class _thnn_fused_lstm_cell_default(Handle[_thnn_fused_lstm_cell_default_handler]):
     """aten::_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Tensor,
         hidden_gates: Tensor,
@@ -415,7 +415,7 @@ class _thnn_fused_lstm_cell_default(Handle[_thnn_fused_lstm_cell_default_handler
 
 class _thnn_fused_lstm_cell_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Any,
         hidden_gates: Any,
@@ -431,7 +431,7 @@ class _thnn_fused_lstm_cell_out_handler(Protocol):
 class _thnn_fused_lstm_cell_out(Handle[_thnn_fused_lstm_cell_out_handler]):
     """aten::_thnn_fused_lstm_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input_gates: Tensor,
         hidden_gates: Tensor,
@@ -449,18 +449,18 @@ class _thnn_fused_lstm_cell_packet(OpPacket):
     out: _thnn_fused_lstm_cell_out
 
 class _use_cudnn_rnn_flatten_weight_default_handler(Protocol):
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _use_cudnn_rnn_flatten_weight_default(Handle[_use_cudnn_rnn_flatten_weight_default_handler]):
     """aten::_use_cudnn_rnn_flatten_weight() -> bool"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _use_cudnn_rnn_flatten_weight_packet(OpPacket):
     default: _use_cudnn_rnn_flatten_weight_default
 
 class gru_data_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -476,7 +476,7 @@ class gru_data_handler(Protocol):
 class gru_data(Handle[gru_data_handler]):
     """aten::gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -491,7 +491,7 @@ class gru_data(Handle[gru_data_handler]):
 
 class gru_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -507,7 +507,7 @@ class gru_input_handler(Protocol):
 class gru_input(Handle[gru_input_handler]):
     """aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -526,7 +526,7 @@ class gru_packet(OpPacket):
 
 class gru_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -539,7 +539,7 @@ class gru_cell_default_handler(Protocol):
 class gru_cell_default(Handle[gru_cell_default_handler]):
     """aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -554,7 +554,7 @@ class gru_cell_packet(OpPacket):
 
 class lstm_data_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -570,7 +570,7 @@ class lstm_data_handler(Protocol):
 class lstm_data(Handle[lstm_data_handler]):
     """aten::lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -585,7 +585,7 @@ class lstm_data(Handle[lstm_data_handler]):
 
 class lstm_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -601,7 +601,7 @@ class lstm_input_handler(Protocol):
 class lstm_input(Handle[lstm_input_handler]):
     """aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -620,7 +620,7 @@ class lstm_packet(OpPacket):
 
 class lstm_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -633,7 +633,7 @@ class lstm_cell_default_handler(Protocol):
 class lstm_cell_default(Handle[lstm_cell_default_handler]):
     """aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -648,7 +648,7 @@ class lstm_cell_packet(OpPacket):
 
 class miopen_rnn_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -669,7 +669,7 @@ class miopen_rnn_default_handler(Protocol):
 class miopen_rnn_default(Handle[miopen_rnn_default_handler]):
     """aten::miopen_rnn(Tensor input, Tensor[] weight, int weight_stride0, Tensor hx, Tensor? cx, int mode, int hidden_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, int[] batch_sizes, Tensor? dropout_state) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -689,7 +689,7 @@ class miopen_rnn_default(Handle[miopen_rnn_default_handler]):
 
 class miopen_rnn_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: list[Any],
@@ -716,7 +716,7 @@ class miopen_rnn_out_handler(Protocol):
 class miopen_rnn_out(Handle[miopen_rnn_out_handler]):
     """aten::miopen_rnn.out(Tensor input, Tensor[] weight, int weight_stride0, Tensor hx, Tensor? cx, int mode, int hidden_size, int num_layers, bool batch_first, float dropout, bool train, bool bidirectional, int[] batch_sizes, Tensor? dropout_state, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3, Tensor(e!) out4) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!), Tensor(e!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Sequence[Tensor],
@@ -746,7 +746,7 @@ class miopen_rnn_packet(OpPacket):
 
 class mkldnn_rnn_layer_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight0: Any,
@@ -769,7 +769,7 @@ class mkldnn_rnn_layer_default_handler(Protocol):
 class mkldnn_rnn_layer_default(Handle[mkldnn_rnn_layer_default_handler]):
     """aten::mkldnn_rnn_layer(Tensor input, Tensor weight0, Tensor weight1, Tensor weight2, Tensor weight3, Tensor hx_, Tensor cx_, bool reverse, int[] batch_sizes, int mode, int hidden_size, int num_layers, bool has_biases, bool bidirectional, bool batch_first, bool train) -> (Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight0: Tensor,
@@ -791,7 +791,7 @@ class mkldnn_rnn_layer_default(Handle[mkldnn_rnn_layer_default_handler]):
 
 class mkldnn_rnn_layer_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight0: Any,
@@ -819,7 +819,7 @@ class mkldnn_rnn_layer_out_handler(Protocol):
 class mkldnn_rnn_layer_out(Handle[mkldnn_rnn_layer_out_handler]):
     """aten::mkldnn_rnn_layer.out(Tensor input, Tensor weight0, Tensor weight1, Tensor weight2, Tensor weight3, Tensor hx_, Tensor cx_, bool reverse, int[] batch_sizes, int mode, int hidden_size, int num_layers, bool has_biases, bool bidirectional, bool batch_first, bool train, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight0: Tensor,
@@ -850,7 +850,7 @@ class mkldnn_rnn_layer_packet(OpPacket):
 
 class pad_sequence_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sequences: list[Any],
         batch_first: bool = ...,
@@ -861,7 +861,7 @@ class pad_sequence_default_handler(Protocol):
 class pad_sequence_default(Handle[pad_sequence_default_handler]):
     """aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str padding_side="right") -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         sequences: Sequence[Tensor],
         batch_first: bool = False,
@@ -874,7 +874,7 @@ class pad_sequence_packet(OpPacket):
 
 class rnn_relu_data_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -890,7 +890,7 @@ class rnn_relu_data_handler(Protocol):
 class rnn_relu_data(Handle[rnn_relu_data_handler]):
     """aten::rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -905,7 +905,7 @@ class rnn_relu_data(Handle[rnn_relu_data_handler]):
 
 class rnn_relu_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -921,7 +921,7 @@ class rnn_relu_input_handler(Protocol):
 class rnn_relu_input(Handle[rnn_relu_input_handler]):
     """aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -940,7 +940,7 @@ class rnn_relu_packet(OpPacket):
 
 class rnn_relu_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -953,7 +953,7 @@ class rnn_relu_cell_default_handler(Protocol):
 class rnn_relu_cell_default(Handle[rnn_relu_cell_default_handler]):
     """aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -968,7 +968,7 @@ class rnn_relu_cell_packet(OpPacket):
 
 class rnn_tanh_data_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         data: Any,
         batch_sizes: Any,
@@ -984,7 +984,7 @@ class rnn_tanh_data_handler(Protocol):
 class rnn_tanh_data(Handle[rnn_tanh_data_handler]):
     """aten::rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         batch_sizes: Tensor,
@@ -999,7 +999,7 @@ class rnn_tanh_data(Handle[rnn_tanh_data_handler]):
 
 class rnn_tanh_input_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -1015,7 +1015,7 @@ class rnn_tanh_input_handler(Protocol):
 class rnn_tanh_input(Handle[rnn_tanh_input_handler]):
     """aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -1034,7 +1034,7 @@ class rnn_tanh_packet(OpPacket):
 
 class rnn_tanh_cell_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -1047,7 +1047,7 @@ class rnn_tanh_cell_default_handler(Protocol):
 class rnn_tanh_cell_default(Handle[rnn_tanh_cell_default_handler]):
     """aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,

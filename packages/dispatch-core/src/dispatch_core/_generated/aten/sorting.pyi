@@ -12,15 +12,15 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class argsort_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ..., descending: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int = ..., descending: bool = ...) -> Tensor: ...
 
 class argsort_default(Handle[argsort_default_handler]):
     """aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int = -1, descending: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int = -1, descending: bool = False) -> Tensor: ...
 
 class argsort_stable_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -32,7 +32,7 @@ class argsort_stable_handler(Protocol):
 class argsort_stable(Handle[argsort_stable_handler]):
     """aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -43,7 +43,7 @@ class argsort_stable(Handle[argsort_stable_handler]):
 
 class argsort_stable_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -56,7 +56,7 @@ class argsort_stable_out_handler(Protocol):
 class argsort_stable_out(Handle[argsort_stable_out_handler]):
     """aten::argsort.stable_out(Tensor self, *, bool stable, int dim=-1, bool descending=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -73,7 +73,7 @@ class argsort_packet(OpPacket):
 
 class bucketize_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: float,
         boundaries: Any,
@@ -85,7 +85,7 @@ class bucketize_Scalar_handler(Protocol):
 class bucketize_Scalar(Handle[bucketize_Scalar_handler]):
     """aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Number,
         boundaries: Tensor,
@@ -96,7 +96,7 @@ class bucketize_Scalar(Handle[bucketize_Scalar_handler]):
 
 class bucketize_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: float,
         boundaries: Any,
@@ -109,7 +109,7 @@ class bucketize_Scalar_out_handler(Protocol):
 class bucketize_Scalar_out(Handle[bucketize_Scalar_out_handler]):
     """aten::bucketize.Scalar_out(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Number,
         boundaries: Tensor,
@@ -121,7 +121,7 @@ class bucketize_Scalar_out(Handle[bucketize_Scalar_out_handler]):
 
 class bucketize_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         boundaries: Any,
@@ -133,7 +133,7 @@ class bucketize_Tensor_handler(Protocol):
 class bucketize_Tensor(Handle[bucketize_Tensor_handler]):
     """aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         boundaries: Tensor,
@@ -144,7 +144,7 @@ class bucketize_Tensor(Handle[bucketize_Tensor_handler]):
 
 class bucketize_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         boundaries: Any,
@@ -157,7 +157,7 @@ class bucketize_Tensor_out_handler(Protocol):
 class bucketize_Tensor_out(Handle[bucketize_Tensor_out_handler]):
     """aten::bucketize.Tensor_out(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         boundaries: Tensor,
@@ -175,7 +175,7 @@ class bucketize_packet(OpPacket):
 
 class kthvalue_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         k: int,
@@ -186,7 +186,7 @@ class kthvalue_default_handler(Protocol):
 class kthvalue_default(Handle[kthvalue_default_handler]):
     """aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         k: int | torch.SymInt,
@@ -196,7 +196,7 @@ class kthvalue_default(Handle[kthvalue_default_handler]):
 
 class kthvalue_values_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         k: int,
@@ -210,7 +210,7 @@ class kthvalue_values_handler(Protocol):
 class kthvalue_values(Handle[kthvalue_values_handler]):
     """aten::kthvalue.values(Tensor self, SymInt k, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         k: int | torch.SymInt,
@@ -226,18 +226,18 @@ class kthvalue_packet(OpPacket):
     values: kthvalue_values
 
 class msort_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class msort_default(Handle[msort_default_handler]):
     """aten::msort(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class msort_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class msort_out(Handle[msort_out_handler]):
     """aten::msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class msort_packet(OpPacket):
     default: msort_default
@@ -245,7 +245,7 @@ class msort_packet(OpPacket):
 
 class searchsorted_Scalar_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Any,
         self: float,
@@ -259,7 +259,7 @@ class searchsorted_Scalar_handler(Protocol):
 class searchsorted_Scalar(Handle[searchsorted_Scalar_handler]):
     """aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Tensor,
         self: Number,
@@ -272,7 +272,7 @@ class searchsorted_Scalar(Handle[searchsorted_Scalar_handler]):
 
 class searchsorted_Scalar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Any,
         self: float,
@@ -287,7 +287,7 @@ class searchsorted_Scalar_out_handler(Protocol):
 class searchsorted_Scalar_out(Handle[searchsorted_Scalar_out_handler]):
     """aten::searchsorted.Scalar_out(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Tensor,
         self: Number,
@@ -301,7 +301,7 @@ class searchsorted_Scalar_out(Handle[searchsorted_Scalar_out_handler]):
 
 class searchsorted_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Any,
         self: Any,
@@ -315,7 +315,7 @@ class searchsorted_Tensor_handler(Protocol):
 class searchsorted_Tensor(Handle[searchsorted_Tensor_handler]):
     """aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Tensor,
         self: Tensor,
@@ -328,7 +328,7 @@ class searchsorted_Tensor(Handle[searchsorted_Tensor_handler]):
 
 class searchsorted_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Any,
         self: Any,
@@ -343,7 +343,7 @@ class searchsorted_Tensor_out_handler(Protocol):
 class searchsorted_Tensor_out(Handle[searchsorted_Tensor_out_handler]):
     """aten::searchsorted.Tensor_out(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         sorted_sequence: Tensor,
         self: Tensor,
@@ -362,12 +362,12 @@ class searchsorted_packet(OpPacket):
     Tensor_out: searchsorted_Tensor_out
 
 class sort_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ..., descending: bool = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int = ..., descending: bool = ...) -> Sequence[Tensor]: ...
 
 class sort_default(Handle[sort_default_handler]):
     """aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int = -1,
@@ -376,7 +376,7 @@ class sort_default(Handle[sort_default_handler]):
 
 class sort_stable_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -388,7 +388,7 @@ class sort_stable_handler(Protocol):
 class sort_stable(Handle[sort_stable_handler]):
     """aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -399,7 +399,7 @@ class sort_stable(Handle[sort_stable_handler]):
 
 class sort_values_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int = ...,
@@ -412,7 +412,7 @@ class sort_values_handler(Protocol):
 class sort_values(Handle[sort_values_handler]):
     """aten::sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int = -1,
@@ -424,7 +424,7 @@ class sort_values(Handle[sort_values_handler]):
 
 class sort_values_stable_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -438,7 +438,7 @@ class sort_values_stable_handler(Protocol):
 class sort_values_stable(Handle[sort_values_stable_handler]):
     """aten::sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -463,7 +463,7 @@ class sort_packet(OpPacket):
 
 class topk_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         k: int,
@@ -475,7 +475,7 @@ class topk_default_handler(Protocol):
 class topk_default(Handle[topk_default_handler]):
     """aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         k: int | torch.SymInt,
@@ -486,7 +486,7 @@ class topk_default(Handle[topk_default_handler]):
 
 class topk_values_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         k: int,
@@ -501,7 +501,7 @@ class topk_values_handler(Protocol):
 class topk_values(Handle[topk_values_handler]):
     """aten::topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         k: int | torch.SymInt,

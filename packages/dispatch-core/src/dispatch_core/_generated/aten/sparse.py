@@ -160,7 +160,12 @@ __all__ = [
 ]
 
 
-@stub("aten::_coalesce(Tensor self) -> Tensor", tags="pt2_compliant_tag")
+@stub(
+    "aten::_coalesce(Tensor self) -> Tensor",
+    tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
+)
 def _coalesce(self):
     return {"self": self}
 
@@ -169,6 +174,8 @@ def _coalesce(self):
     "aten::_coalesce.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _coalesce_out(self, *, out):
     return {"self": self, "out": out}
@@ -942,6 +949,8 @@ def _sparse_sum_dtype(self, *, dtype):
 @stub(
     "aten::_spdiags(Tensor diagonals, Tensor offsets, int[] shape, Layout? layout=None) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _spdiags(diagonals, offsets, shape, layout=None):
     return {"diagonals": diagonals, "offsets": offsets, "shape": shape, "layout": layout}
@@ -951,6 +960,8 @@ def _spdiags(diagonals, offsets, shape, layout=None):
     "aten::_spdiags.out(Tensor diagonals, Tensor offsets, int[] shape, Layout? layout=None, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _spdiags_out(diagonals, offsets, shape, layout=None, *, out):
     return {
@@ -987,6 +998,8 @@ def _to_dense_out(self, dtype=None, masked_grad=None, *, out):
 @stub(
     "aten::_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
     return {"self": self, "layout": layout, "blocksize": blocksize, "dense_dim": dense_dim}
@@ -996,6 +1009,8 @@ def _to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
     "aten::_to_sparse.out(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_out(self, *, layout=None, blocksize=None, dense_dim=None, out):
     return {
@@ -1010,6 +1025,8 @@ def _to_sparse_out(self, *, layout=None, blocksize=None, dense_dim=None, out):
 @stub(
     "aten::_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_sparse_dim(self, sparse_dim):
     return {"self": self, "sparse_dim": sparse_dim}
@@ -1019,6 +1036,8 @@ def _to_sparse_sparse_dim(self, sparse_dim):
     "aten::_to_sparse.sparse_dim_out(Tensor self, int sparse_dim, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_sparse_dim_out(self, sparse_dim, *, out):
     return {"self": self, "sparse_dim": sparse_dim, "out": out}
@@ -1027,6 +1046,8 @@ def _to_sparse_sparse_dim_out(self, sparse_dim, *, out):
 @stub(
     "aten::_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_bsc(self, blocksize, dense_dim=None):
     return {"self": self, "blocksize": blocksize, "dense_dim": dense_dim}
@@ -1036,6 +1057,8 @@ def _to_sparse_bsc(self, blocksize, dense_dim=None):
     "aten::_to_sparse_bsc.out(Tensor self, int[2] blocksize, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_bsc_out(self, blocksize, dense_dim=None, *, out):
     return {"self": self, "blocksize": blocksize, "dense_dim": dense_dim, "out": out}
@@ -1044,6 +1067,8 @@ def _to_sparse_bsc_out(self, blocksize, dense_dim=None, *, out):
 @stub(
     "aten::_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_bsr(self, blocksize, dense_dim=None):
     return {"self": self, "blocksize": blocksize, "dense_dim": dense_dim}
@@ -1053,12 +1078,19 @@ def _to_sparse_bsr(self, blocksize, dense_dim=None):
     "aten::_to_sparse_bsr.out(Tensor self, int[2] blocksize, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_bsr_out(self, blocksize, dense_dim=None, *, out):
     return {"self": self, "blocksize": blocksize, "dense_dim": dense_dim, "out": out}
 
 
-@stub("aten::_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor", tags="pt2_compliant_tag")
+@stub(
+    "aten::_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor",
+    tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
+)
 def _to_sparse_csc(self, dense_dim=None):
     return {"self": self, "dense_dim": dense_dim}
 
@@ -1067,12 +1099,19 @@ def _to_sparse_csc(self, dense_dim=None):
     "aten::_to_sparse_csc.out(Tensor self, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_csc_out(self, dense_dim=None, *, out):
     return {"self": self, "dense_dim": dense_dim, "out": out}
 
 
-@stub("aten::_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor", tags="pt2_compliant_tag")
+@stub(
+    "aten::_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor",
+    tags="pt2_compliant_tag",
+    reads_data="always",
+    output_shape="dynamic",
+)
 def _to_sparse_csr(self, dense_dim=None):
     return {"self": self, "dense_dim": dense_dim}
 
@@ -1081,6 +1120,8 @@ def _to_sparse_csr(self, dense_dim=None):
     "aten::_to_sparse_csr.out(Tensor self, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _to_sparse_csr_out(self, dense_dim=None, *, out):
     return {"self": self, "dense_dim": dense_dim, "out": out}
@@ -1257,7 +1298,13 @@ def ccol_indices_copy_out(self, *, out):
     return {"self": self, "out": out}
 
 
-@stub("aten::coalesce(Tensor(a) self) -> Tensor(a)", tags="pt2_compliant_tag", composite="implicit")
+@stub(
+    "aten::coalesce(Tensor(a) self) -> Tensor(a)",
+    tags="pt2_compliant_tag",
+    composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
+)
 def coalesce(self):
     return {"self": self}
 
@@ -1454,6 +1501,8 @@ def smm(self, mat2):
     "aten::sparse_bsc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def sparse_bsc_tensor_ccol_row_value(
     ccol_indices,
@@ -1508,6 +1557,8 @@ def sparse_bsc_tensor_ccol_row_value_size(
     "aten::sparse_bsr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def sparse_bsr_tensor_crow_col_value(
     crow_indices,
@@ -1562,6 +1613,8 @@ def sparse_bsr_tensor_crow_col_value_size(
     "aten::sparse_compressed_tensor.comp_plain_value(Tensor compressed_indices, Tensor plain_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def sparse_compressed_tensor_comp_plain_value(
     compressed_indices,
@@ -1616,6 +1669,8 @@ def sparse_compressed_tensor_comp_plain_value_size(
     "aten::sparse_coo_tensor.indices(Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def sparse_coo_tensor_indices(
     indices,
@@ -1694,6 +1749,8 @@ def sparse_coo_tensor_size_out(size, *, out):
     "aten::sparse_csc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def sparse_csc_tensor_ccol_row_value(
     ccol_indices,
@@ -1748,6 +1805,8 @@ def sparse_csc_tensor_ccol_row_value_size(
     "aten::sparse_csr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def sparse_csr_tensor_crow_col_value(
     crow_indices,
@@ -1927,6 +1986,8 @@ def to_dense(self, dtype=None, *, masked_grad=None):
     "aten::to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
     return {"self": self, "layout": layout, "blocksize": blocksize, "dense_dim": dense_dim}
@@ -1936,6 +1997,8 @@ def to_sparse(self, *, layout=None, blocksize=None, dense_dim=None):
     "aten::to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def to_sparse_sparse_dim(self, sparse_dim):
     return {"self": self, "sparse_dim": sparse_dim}
@@ -1945,6 +2008,8 @@ def to_sparse_sparse_dim(self, sparse_dim):
     "aten::to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def to_sparse_bsc(self, blocksize, dense_dim=None):
     return {"self": self, "blocksize": blocksize, "dense_dim": dense_dim}
@@ -1954,6 +2019,8 @@ def to_sparse_bsc(self, blocksize, dense_dim=None):
     "aten::to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def to_sparse_bsr(self, blocksize, dense_dim=None):
     return {"self": self, "blocksize": blocksize, "dense_dim": dense_dim}
@@ -1963,6 +2030,8 @@ def to_sparse_bsr(self, blocksize, dense_dim=None):
     "aten::to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def to_sparse_csc(self, dense_dim=None):
     return {"self": self, "dense_dim": dense_dim}
@@ -1972,6 +2041,8 @@ def to_sparse_csc(self, dense_dim=None):
     "aten::to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def to_sparse_csr(self, dense_dim=None):
     return {"self": self, "dense_dim": dense_dim}

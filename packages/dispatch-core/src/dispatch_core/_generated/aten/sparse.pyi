@@ -12,67 +12,67 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _coalesce_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _coalesce_default(Handle[_coalesce_default_handler]):
     """aten::_coalesce(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _coalesce_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _coalesce_out(Handle[_coalesce_out_handler]):
     """aten::_coalesce.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _coalesce_packet(OpPacket):
     default: _coalesce_default
     out: _coalesce_out
 
 class _coalesced_default_handler(Protocol):
-    def __call__(_op, /, self: Any, coalesced: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, coalesced: bool) -> Tensor: ...
 
 class _coalesced_default(Handle[_coalesced_default_handler]):
     """aten::_coalesced(Tensor self, bool coalesced) -> Tensor"""
-    def __call__(_op, /, self: Tensor, coalesced: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, coalesced: bool) -> Tensor: ...
 
 class _coalesced_out_handler(Protocol):
-    def __call__(_op, /, self: Any, coalesced: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, coalesced: bool, *, out: Any) -> Tensor: ...
 
 class _coalesced_out(Handle[_coalesced_out_handler]):
     """aten::_coalesced.out(Tensor self, bool coalesced, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, coalesced: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, coalesced: bool, *, out: Tensor) -> Tensor: ...
 
 class _coalesced_packet(OpPacket):
     default: _coalesced_default
     out: _coalesced_out
 
 class _coalesced__default_handler(Protocol):
-    def __call__(_op, /, self: Any, coalesced: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, coalesced: bool) -> Tensor: ...
 
 class _coalesced__default(Handle[_coalesced__default_handler]):
     """aten::_coalesced_(Tensor(a!) self, bool coalesced) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, coalesced: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, coalesced: bool) -> Tensor: ...
 
 class _coalesced__packet(OpPacket):
     default: _coalesced__default
 
 class _convert_indices_from_coo_to_csr_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: int, *, out_int32: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: int, *, out_int32: bool = ...) -> Tensor: ...
 
 class _convert_indices_from_coo_to_csr_default(
     Handle[_convert_indices_from_coo_to_csr_default_handler],
 ):
     """aten::_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, size: int, *, out_int32: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: int, *, out_int32: bool = False) -> Tensor: ...
 
 class _convert_indices_from_coo_to_csr_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: int, *, out_int32: bool = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: int, *, out_int32: bool = ..., out: Any) -> Tensor: ...
 
 class _convert_indices_from_coo_to_csr_out(Handle[_convert_indices_from_coo_to_csr_out_handler]):
     """aten::_convert_indices_from_coo_to_csr.out(Tensor self, int size, *, bool out_int32=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: int,
@@ -87,7 +87,7 @@ class _convert_indices_from_coo_to_csr_packet(OpPacket):
 
 class _convert_indices_from_csr_to_coo_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -101,7 +101,7 @@ class _convert_indices_from_csr_to_coo_default(
 ):
     """aten::_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -112,7 +112,7 @@ class _convert_indices_from_csr_to_coo_default(
 
 class _convert_indices_from_csr_to_coo_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -125,7 +125,7 @@ class _convert_indices_from_csr_to_coo_out_handler(Protocol):
 class _convert_indices_from_csr_to_coo_out(Handle[_convert_indices_from_csr_to_coo_out_handler]):
     """aten::_convert_indices_from_csr_to_coo.out(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -140,18 +140,18 @@ class _convert_indices_from_csr_to_coo_packet(OpPacket):
     out: _convert_indices_from_csr_to_coo_out
 
 class _cslt_compress_default_handler(Protocol):
-    def __call__(_op, /, input: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any) -> Tensor: ...
 
 class _cslt_compress_default(Handle[_cslt_compress_default_handler]):
     """aten::_cslt_compress(Tensor input) -> Tensor"""
-    def __call__(_op, /, input: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor) -> Tensor: ...
 
 class _cslt_compress_packet(OpPacket):
     default: _cslt_compress_default
 
 class _cslt_sparse_mm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         compressed_A: Any,
         dense_B: Any,
@@ -167,7 +167,7 @@ class _cslt_sparse_mm_default_handler(Protocol):
 class _cslt_sparse_mm_default(Handle[_cslt_sparse_mm_default_handler]):
     """aten::_cslt_sparse_mm(Tensor compressed_A, Tensor dense_B, Tensor? bias=None, Tensor? alpha=None, ScalarType? out_dtype=None, bool transpose_result=False, int alg_id=0, int split_k=1, int split_k_mode=-1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         compressed_A: Tensor,
         dense_B: Tensor,
@@ -185,7 +185,7 @@ class _cslt_sparse_mm_packet(OpPacket):
 
 class _cslt_sparse_mm_search_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         compressed_A: Any,
         dense_B: Any,
@@ -198,7 +198,7 @@ class _cslt_sparse_mm_search_default_handler(Protocol):
 class _cslt_sparse_mm_search_default(Handle[_cslt_sparse_mm_search_default_handler]):
     """aten::_cslt_sparse_mm_search(Tensor compressed_A, Tensor dense_B, Tensor? bias=None, Tensor? alpha=None, ScalarType? out_dtype=None, bool transpose_result=False) -> int"""
     def __call__(
-        _op,
+        cls,
         /,
         compressed_A: Tensor,
         dense_B: Tensor,
@@ -212,66 +212,66 @@ class _cslt_sparse_mm_search_packet(OpPacket):
     default: _cslt_sparse_mm_search_default
 
 class _dimI_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class _dimI_default(Handle[_dimI_default_handler]):
     """aten::_dimI(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class _dimI_packet(OpPacket):
     default: _dimI_default
 
 class _dimV_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class _dimV_default(Handle[_dimV_default_handler]):
     """aten::_dimV(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class _dimV_packet(OpPacket):
     default: _dimV_default
 
 class _indices_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _indices_default(Handle[_indices_default_handler]):
     """aten::_indices(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _indices_packet(OpPacket):
     default: _indices_default
 
 class _indices_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _indices_copy_default(Handle[_indices_copy_default_handler]):
     """aten::_indices_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _indices_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _indices_copy_out(Handle[_indices_copy_out_handler]):
     """aten::_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _indices_copy_packet(OpPacket):
     default: _indices_copy_default
     out: _indices_copy_out
 
 class _nnz_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class _nnz_default(Handle[_nnz_default_handler]):
     """aten::_nnz(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class _nnz_packet(OpPacket):
     default: _nnz_default
 
 class _sparse_addmm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -284,7 +284,7 @@ class _sparse_addmm_default_handler(Protocol):
 class _sparse_addmm_default(Handle[_sparse_addmm_default_handler]):
     """aten::_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -296,7 +296,7 @@ class _sparse_addmm_default(Handle[_sparse_addmm_default_handler]):
 
 class _sparse_addmm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -310,7 +310,7 @@ class _sparse_addmm_out_handler(Protocol):
 class _sparse_addmm_out(Handle[_sparse_addmm_out_handler]):
     """aten::_sparse_addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -326,28 +326,28 @@ class _sparse_addmm_packet(OpPacket):
     out: _sparse_addmm_out
 
 class _sparse_broadcast_to_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class _sparse_broadcast_to_default(Handle[_sparse_broadcast_to_default_handler]):
     """aten::_sparse_broadcast_to(Tensor(a) self, int[] size) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int]) -> Tensor: ...
 
 class _sparse_broadcast_to_packet(OpPacket):
     default: _sparse_broadcast_to_default
 
 class _sparse_broadcast_to_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class _sparse_broadcast_to_copy_default(Handle[_sparse_broadcast_to_copy_default_handler]):
     """aten::_sparse_broadcast_to_copy(Tensor self, int[] size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int]) -> Tensor: ...
 
 class _sparse_broadcast_to_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
 
 class _sparse_broadcast_to_copy_out(Handle[_sparse_broadcast_to_copy_out_handler]):
     """aten::_sparse_broadcast_to_copy.out(Tensor self, int[] size, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class _sparse_broadcast_to_copy_packet(OpPacket):
     default: _sparse_broadcast_to_copy_default
@@ -355,7 +355,7 @@ class _sparse_broadcast_to_copy_packet(OpPacket):
 
 class _sparse_bsc_tensor_unsafe_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -371,7 +371,7 @@ class _sparse_bsc_tensor_unsafe_default_handler(Protocol):
 class _sparse_bsc_tensor_unsafe_default(Handle[_sparse_bsc_tensor_unsafe_default_handler]):
     """aten::_sparse_bsc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -389,7 +389,7 @@ class _sparse_bsc_tensor_unsafe_packet(OpPacket):
 
 class _sparse_bsr_tensor_unsafe_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -405,7 +405,7 @@ class _sparse_bsr_tensor_unsafe_default_handler(Protocol):
 class _sparse_bsr_tensor_unsafe_default(Handle[_sparse_bsr_tensor_unsafe_default_handler]):
     """aten::_sparse_bsr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -423,7 +423,7 @@ class _sparse_bsr_tensor_unsafe_packet(OpPacket):
 
 class _sparse_compressed_tensor_unsafe_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Any,
         plain_indices: Any,
@@ -441,7 +441,7 @@ class _sparse_compressed_tensor_unsafe_default(
 ):
     """aten::_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Tensor,
         plain_indices: Tensor,
@@ -459,7 +459,7 @@ class _sparse_compressed_tensor_unsafe_packet(OpPacket):
 
 class _sparse_compressed_tensor_with_dims_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         nnz: int,
         dense_dim: int,
@@ -478,7 +478,7 @@ class _sparse_compressed_tensor_with_dims_default(
 ):
     """aten::_sparse_compressed_tensor_with_dims(int nnz, int dense_dim, int[] size, int[] blocksize, ScalarType index_dtype, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         nnz: int,
         dense_dim: int,
@@ -497,7 +497,7 @@ class _sparse_compressed_tensor_with_dims_packet(OpPacket):
 
 class _sparse_coo_tensor_unsafe_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         indices: Any,
         values: Any,
@@ -513,7 +513,7 @@ class _sparse_coo_tensor_unsafe_default_handler(Protocol):
 class _sparse_coo_tensor_unsafe_default(Handle[_sparse_coo_tensor_unsafe_default_handler]):
     """aten::_sparse_coo_tensor_unsafe(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         indices: Tensor,
         values: Tensor,
@@ -531,7 +531,7 @@ class _sparse_coo_tensor_unsafe_packet(OpPacket):
 
 class _sparse_coo_tensor_with_dims_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -546,7 +546,7 @@ class _sparse_coo_tensor_with_dims_default_handler(Protocol):
 class _sparse_coo_tensor_with_dims_default(Handle[_sparse_coo_tensor_with_dims_default_handler]):
     """aten::_sparse_coo_tensor_with_dims(int sparse_dim, int dense_dim, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -560,7 +560,7 @@ class _sparse_coo_tensor_with_dims_default(Handle[_sparse_coo_tensor_with_dims_d
 
 class _sparse_coo_tensor_with_dims_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -572,7 +572,7 @@ class _sparse_coo_tensor_with_dims_out_handler(Protocol):
 class _sparse_coo_tensor_with_dims_out(Handle[_sparse_coo_tensor_with_dims_out_handler]):
     """aten::_sparse_coo_tensor_with_dims.out(int sparse_dim, int dense_dim, int[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -587,7 +587,7 @@ class _sparse_coo_tensor_with_dims_packet(OpPacket):
 
 class _sparse_coo_tensor_with_dims_and_tensors_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -607,7 +607,7 @@ class _sparse_coo_tensor_with_dims_and_tensors_default(
 ):
     """aten::_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False, bool? is_coalesced=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -624,7 +624,7 @@ class _sparse_coo_tensor_with_dims_and_tensors_default(
 
 class _sparse_coo_tensor_with_dims_and_tensors_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -641,7 +641,7 @@ class _sparse_coo_tensor_with_dims_and_tensors_out(
 ):
     """aten::_sparse_coo_tensor_with_dims_and_tensors.out(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, bool? is_coalesced=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         sparse_dim: int,
         dense_dim: int,
@@ -659,7 +659,7 @@ class _sparse_coo_tensor_with_dims_and_tensors_packet(OpPacket):
 
 class _sparse_csc_tensor_unsafe_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -675,7 +675,7 @@ class _sparse_csc_tensor_unsafe_default_handler(Protocol):
 class _sparse_csc_tensor_unsafe_default(Handle[_sparse_csc_tensor_unsafe_default_handler]):
     """aten::_sparse_csc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -693,7 +693,7 @@ class _sparse_csc_tensor_unsafe_packet(OpPacket):
 
 class _sparse_csr_prod_dim_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -705,7 +705,7 @@ class _sparse_csr_prod_dim_dtype_handler(Protocol):
 class _sparse_csr_prod_dim_dtype(Handle[_sparse_csr_prod_dim_dtype_handler]):
     """aten::_sparse_csr_prod.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -716,7 +716,7 @@ class _sparse_csr_prod_dim_dtype(Handle[_sparse_csr_prod_dim_dtype_handler]):
 
 class _sparse_csr_prod_dim_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -729,7 +729,7 @@ class _sparse_csr_prod_dim_dtype_out_handler(Protocol):
 class _sparse_csr_prod_dim_dtype_out(Handle[_sparse_csr_prod_dim_dtype_out_handler]):
     """aten::_sparse_csr_prod.dim_dtype_out(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -745,7 +745,7 @@ class _sparse_csr_prod_packet(OpPacket):
 
 class _sparse_csr_sum_dim_dtype_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -757,7 +757,7 @@ class _sparse_csr_sum_dim_dtype_handler(Protocol):
 class _sparse_csr_sum_dim_dtype(Handle[_sparse_csr_sum_dim_dtype_handler]):
     """aten::_sparse_csr_sum.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -768,7 +768,7 @@ class _sparse_csr_sum_dim_dtype(Handle[_sparse_csr_sum_dim_dtype_handler]):
 
 class _sparse_csr_sum_dim_dtype_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: list[Any],
@@ -781,7 +781,7 @@ class _sparse_csr_sum_dim_dtype_out_handler(Protocol):
 class _sparse_csr_sum_dim_dtype_out(Handle[_sparse_csr_sum_dim_dtype_out_handler]):
     """aten::_sparse_csr_sum.dim_dtype_out(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -797,7 +797,7 @@ class _sparse_csr_sum_packet(OpPacket):
 
 class _sparse_csr_tensor_unsafe_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -813,7 +813,7 @@ class _sparse_csr_tensor_unsafe_default_handler(Protocol):
 class _sparse_csr_tensor_unsafe_default(Handle[_sparse_csr_tensor_unsafe_default_handler]):
     """aten::_sparse_csr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -830,25 +830,25 @@ class _sparse_csr_tensor_unsafe_packet(OpPacket):
     default: _sparse_csr_tensor_unsafe_default
 
 class _sparse_log_softmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _sparse_log_softmax_default(Handle[_sparse_log_softmax_default_handler]):
     """aten::_sparse_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _sparse_log_softmax_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class _sparse_log_softmax_int(Handle[_sparse_log_softmax_int_handler]):
     """aten::_sparse_log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class _sparse_log_softmax_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
 
 class _sparse_log_softmax_out(Handle[_sparse_log_softmax_out_handler]):
     """aten::_sparse_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
 
 class _sparse_log_softmax_packet(OpPacket):
     default: _sparse_log_softmax_default
@@ -856,12 +856,12 @@ class _sparse_log_softmax_packet(OpPacket):
     out: _sparse_log_softmax_out
 
 class _sparse_mask_projection_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, accumulate_matches: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, accumulate_matches: bool = ...) -> Tensor: ...
 
 class _sparse_mask_projection_default(Handle[_sparse_mask_projection_default_handler]):
     """aten::_sparse_mask_projection(Tensor self, Tensor mask, bool accumulate_matches=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mask: Tensor,
@@ -870,7 +870,7 @@ class _sparse_mask_projection_default(Handle[_sparse_mask_projection_default_han
 
 class _sparse_mask_projection_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mask: Any,
@@ -882,7 +882,7 @@ class _sparse_mask_projection_out_handler(Protocol):
 class _sparse_mask_projection_out(Handle[_sparse_mask_projection_out_handler]):
     """aten::_sparse_mask_projection.out(Tensor self, Tensor mask, bool accumulate_matches=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mask: Tensor,
@@ -896,36 +896,36 @@ class _sparse_mask_projection_packet(OpPacket):
     out: _sparse_mask_projection_out
 
 class _sparse_mm_default_handler(Protocol):
-    def __call__(_op, /, sparse: Any, dense: Any) -> Tensor: ...
+    def __call__(cls, /, sparse: Any, dense: Any) -> Tensor: ...
 
 class _sparse_mm_default(Handle[_sparse_mm_default_handler]):
     """aten::_sparse_mm(Tensor sparse, Tensor dense) -> Tensor"""
-    def __call__(_op, /, sparse: Tensor, dense: Tensor) -> Tensor: ...
+    def __call__(cls, /, sparse: Tensor, dense: Tensor) -> Tensor: ...
 
 class _sparse_mm_reduce_handler(Protocol):
-    def __call__(_op, /, sparse: Any, dense: Any, reduce: str) -> Tensor: ...
+    def __call__(cls, /, sparse: Any, dense: Any, reduce: str) -> Tensor: ...
 
 class _sparse_mm_reduce(Handle[_sparse_mm_reduce_handler]):
     """aten::_sparse_mm.reduce(Tensor sparse, Tensor dense, str reduce) -> Tensor"""
-    def __call__(_op, /, sparse: Tensor, dense: Tensor, reduce: str) -> Tensor: ...
+    def __call__(cls, /, sparse: Tensor, dense: Tensor, reduce: str) -> Tensor: ...
 
 class _sparse_mm_packet(OpPacket):
     default: _sparse_mm_default
     reduce: _sparse_mm_reduce
 
 class _sparse_mm_reduce_impl_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, reduce: str) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, other: Any, reduce: str) -> Sequence[Tensor]: ...
 
 class _sparse_mm_reduce_impl_default(Handle[_sparse_mm_reduce_impl_default_handler]):
     """aten::_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]: ...
 
 class _sparse_mm_reduce_impl_packet(OpPacket):
     default: _sparse_mm_reduce_impl_default
 
 class _sparse_semi_structured_addmm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         mat1: Any,
@@ -940,7 +940,7 @@ class _sparse_semi_structured_addmm_default_handler(Protocol):
 class _sparse_semi_structured_addmm_default(Handle[_sparse_semi_structured_addmm_default_handler]):
     """aten::_sparse_semi_structured_addmm(Tensor input, Tensor mat1, Tensor mat1_meta, Tensor mat2, *, Scalar alpha=1, Scalar beta=1, ScalarType? out_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         mat1: Tensor,
@@ -956,30 +956,30 @@ class _sparse_semi_structured_addmm_packet(OpPacket):
     default: _sparse_semi_structured_addmm_default
 
 class _sparse_semi_structured_apply_default_handler(Protocol):
-    def __call__(_op, /, input: Any, thread_masks: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, input: Any, thread_masks: Any) -> Sequence[Tensor]: ...
 
 class _sparse_semi_structured_apply_default(Handle[_sparse_semi_structured_apply_default_handler]):
     """aten::_sparse_semi_structured_apply(Tensor input, Tensor thread_masks) -> (Tensor, Tensor)"""
-    def __call__(_op, /, input: Tensor, thread_masks: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, input: Tensor, thread_masks: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class _sparse_semi_structured_apply_packet(OpPacket):
     default: _sparse_semi_structured_apply_default
 
 class _sparse_semi_structured_apply_dense_default_handler(Protocol):
-    def __call__(_op, /, input: Any, thread_masks: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, thread_masks: Any) -> Tensor: ...
 
 class _sparse_semi_structured_apply_dense_default(
     Handle[_sparse_semi_structured_apply_dense_default_handler],
 ):
     """aten::_sparse_semi_structured_apply_dense(Tensor input, Tensor thread_masks) -> Tensor"""
-    def __call__(_op, /, input: Tensor, thread_masks: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, thread_masks: Tensor) -> Tensor: ...
 
 class _sparse_semi_structured_apply_dense_packet(OpPacket):
     default: _sparse_semi_structured_apply_dense_default
 
 class _sparse_semi_structured_linear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any,
@@ -995,7 +995,7 @@ class _sparse_semi_structured_linear_default(
 ):
     """aten::_sparse_semi_structured_linear(Tensor input, Tensor weight, Tensor meta, *, Tensor? bias=None, str? activation=None, ScalarType? out_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor,
@@ -1011,7 +1011,7 @@ class _sparse_semi_structured_linear_packet(OpPacket):
 
 class _sparse_semi_structured_mm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         mat1: Any,
         mat1_meta: Any,
@@ -1023,7 +1023,7 @@ class _sparse_semi_structured_mm_default_handler(Protocol):
 class _sparse_semi_structured_mm_default(Handle[_sparse_semi_structured_mm_default_handler]):
     """aten::_sparse_semi_structured_mm(Tensor mat1, Tensor mat1_meta, Tensor mat2, *, ScalarType? out_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         mat1: Tensor,
         mat1_meta: Tensor,
@@ -1037,7 +1037,7 @@ class _sparse_semi_structured_mm_packet(OpPacket):
 
 class _sparse_semi_structured_tile_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         algorithm: str = ...,
@@ -1047,7 +1047,7 @@ class _sparse_semi_structured_tile_default_handler(Protocol):
 class _sparse_semi_structured_tile_default(Handle[_sparse_semi_structured_tile_default_handler]):
     """aten::_sparse_semi_structured_tile(Tensor input, str algorithm="", bool use_cutlass=True) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         algorithm: str = "",
@@ -1058,25 +1058,25 @@ class _sparse_semi_structured_tile_packet(OpPacket):
     default: _sparse_semi_structured_tile_default
 
 class _sparse_softmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _sparse_softmax_default(Handle[_sparse_softmax_default_handler]):
     """aten::_sparse_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool) -> Tensor: ...
 
 class _sparse_softmax_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, dtype: torch.dtype | None = ...) -> Tensor: ...
 
 class _sparse_softmax_int(Handle[_sparse_softmax_int_handler]):
     """aten::_sparse_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor: ...
 
 class _sparse_softmax_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, half_to_float: bool, *, out: Any) -> Tensor: ...
 
 class _sparse_softmax_out(Handle[_sparse_softmax_out_handler]):
     """aten::_sparse_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, half_to_float: bool, *, out: Tensor) -> Tensor: ...
 
 class _sparse_softmax_packet(OpPacket):
     default: _sparse_softmax_default
@@ -1084,44 +1084,44 @@ class _sparse_softmax_packet(OpPacket):
     out: _sparse_softmax_out
 
 class _sparse_sparse_matmul_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class _sparse_sparse_matmul_default(Handle[_sparse_sparse_matmul_default_handler]):
     """aten::_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class _sparse_sparse_matmul_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class _sparse_sparse_matmul_out(Handle[_sparse_sparse_matmul_out_handler]):
     """aten::_sparse_sparse_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _sparse_sparse_matmul_packet(OpPacket):
     default: _sparse_sparse_matmul_default
     out: _sparse_sparse_matmul_out
 
 class _sparse_sum_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _sparse_sum_default(Handle[_sparse_sum_default_handler]):
     """aten::_sparse_sum(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _sparse_sum_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any]) -> Tensor: ...
 
 class _sparse_sum_dim(Handle[_sparse_sum_dim_handler]):
     """aten::_sparse_sum.dim(Tensor self, int[1] dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int | Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | Sequence[int]) -> Tensor: ...
 
 class _sparse_sum_dim_dtype_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], *, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], *, dtype: torch.dtype) -> Tensor: ...
 
 class _sparse_sum_dim_dtype(Handle[_sparse_sum_dim_dtype_handler]):
     """aten::_sparse_sum.dim_dtype(Tensor self, int[1] dim, *, ScalarType dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int | Sequence[int],
@@ -1130,18 +1130,18 @@ class _sparse_sum_dim_dtype(Handle[_sparse_sum_dim_dtype_handler]):
     ) -> Tensor: ...
 
 class _sparse_sum_dim_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
 
 class _sparse_sum_dim_out(Handle[_sparse_sum_dim_out_handler]):
     """aten::_sparse_sum.dim_out(Tensor self, int[1] dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int | Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int | Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class _sparse_sum_dtype_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dtype: torch.dtype) -> Tensor: ...
 
 class _sparse_sum_dtype(Handle[_sparse_sum_dtype_handler]):
     """aten::_sparse_sum.dtype(Tensor self, *, ScalarType dtype) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, dtype: torch.dtype) -> Tensor: ...
 
 class _sparse_sum_packet(OpPacket):
     default: _sparse_sum_default
@@ -1152,7 +1152,7 @@ class _sparse_sum_packet(OpPacket):
 
 class _spdiags_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         diagonals: Any,
         offsets: Any,
@@ -1163,7 +1163,7 @@ class _spdiags_default_handler(Protocol):
 class _spdiags_default(Handle[_spdiags_default_handler]):
     """aten::_spdiags(Tensor diagonals, Tensor offsets, int[] shape, Layout? layout=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         diagonals: Tensor,
         offsets: Tensor,
@@ -1173,7 +1173,7 @@ class _spdiags_default(Handle[_spdiags_default_handler]):
 
 class _spdiags_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         diagonals: Any,
         offsets: Any,
@@ -1186,7 +1186,7 @@ class _spdiags_out_handler(Protocol):
 class _spdiags_out(Handle[_spdiags_out_handler]):
     """aten::_spdiags.out(Tensor diagonals, Tensor offsets, int[] shape, Layout? layout=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         diagonals: Tensor,
         offsets: Tensor,
@@ -1201,18 +1201,18 @@ class _spdiags_packet(OpPacket):
     out: _spdiags_out
 
 class _spsolve_default_handler(Protocol):
-    def __call__(_op, /, A: Any, B: Any, *, left: bool = ...) -> Tensor: ...
+    def __call__(cls, /, A: Any, B: Any, *, left: bool = ...) -> Tensor: ...
 
 class _spsolve_default(Handle[_spsolve_default_handler]):
     """aten::_spsolve(Tensor A, Tensor B, *, bool left=True) -> Tensor"""
-    def __call__(_op, /, A: Tensor, B: Tensor, *, left: bool = True) -> Tensor: ...
+    def __call__(cls, /, A: Tensor, B: Tensor, *, left: bool = True) -> Tensor: ...
 
 class _spsolve_packet(OpPacket):
     default: _spsolve_default
 
 class _to_dense_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dtype: torch.dtype | None = ...,
@@ -1222,7 +1222,7 @@ class _to_dense_default_handler(Protocol):
 class _to_dense_default(Handle[_to_dense_default_handler]):
     """aten::_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dtype: torch.dtype | None = None,
@@ -1231,7 +1231,7 @@ class _to_dense_default(Handle[_to_dense_default_handler]):
 
 class _to_dense_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dtype: torch.dtype | None = ...,
@@ -1243,7 +1243,7 @@ class _to_dense_out_handler(Protocol):
 class _to_dense_out(Handle[_to_dense_out_handler]):
     """aten::_to_dense.out(Tensor self, ScalarType? dtype=None, bool? masked_grad=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dtype: torch.dtype | None = None,
@@ -1258,7 +1258,7 @@ class _to_dense_packet(OpPacket):
 
 class _to_sparse_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1270,7 +1270,7 @@ class _to_sparse_default_handler(Protocol):
 class _to_sparse_default(Handle[_to_sparse_default_handler]):
     """aten::_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1281,7 +1281,7 @@ class _to_sparse_default(Handle[_to_sparse_default_handler]):
 
 class _to_sparse_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -1294,7 +1294,7 @@ class _to_sparse_out_handler(Protocol):
 class _to_sparse_out(Handle[_to_sparse_out_handler]):
     """aten::_to_sparse.out(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -1305,18 +1305,18 @@ class _to_sparse_out(Handle[_to_sparse_out_handler]):
     ) -> Tensor: ...
 
 class _to_sparse_sparse_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, sparse_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, sparse_dim: int) -> Tensor: ...
 
 class _to_sparse_sparse_dim(Handle[_to_sparse_sparse_dim_handler]):
     """aten::_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, sparse_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, sparse_dim: int) -> Tensor: ...
 
 class _to_sparse_sparse_dim_out_handler(Protocol):
-    def __call__(_op, /, self: Any, sparse_dim: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, sparse_dim: int, *, out: Any) -> Tensor: ...
 
 class _to_sparse_sparse_dim_out(Handle[_to_sparse_sparse_dim_out_handler]):
     """aten::_to_sparse.sparse_dim_out(Tensor self, int sparse_dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, sparse_dim: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, sparse_dim: int, *, out: Tensor) -> Tensor: ...
 
 class _to_sparse_packet(OpPacket):
     default: _to_sparse_default
@@ -1326,7 +1326,7 @@ class _to_sparse_packet(OpPacket):
 
 class _to_sparse_bsc_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         blocksize: list[Any],
@@ -1336,7 +1336,7 @@ class _to_sparse_bsc_default_handler(Protocol):
 class _to_sparse_bsc_default(Handle[_to_sparse_bsc_default_handler]):
     """aten::_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         blocksize: int | Sequence[int],
@@ -1345,7 +1345,7 @@ class _to_sparse_bsc_default(Handle[_to_sparse_bsc_default_handler]):
 
 class _to_sparse_bsc_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         blocksize: list[Any],
@@ -1357,7 +1357,7 @@ class _to_sparse_bsc_out_handler(Protocol):
 class _to_sparse_bsc_out(Handle[_to_sparse_bsc_out_handler]):
     """aten::_to_sparse_bsc.out(Tensor self, int[2] blocksize, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         blocksize: int | Sequence[int],
@@ -1372,7 +1372,7 @@ class _to_sparse_bsc_packet(OpPacket):
 
 class _to_sparse_bsr_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         blocksize: list[Any],
@@ -1382,7 +1382,7 @@ class _to_sparse_bsr_default_handler(Protocol):
 class _to_sparse_bsr_default(Handle[_to_sparse_bsr_default_handler]):
     """aten::_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         blocksize: int | Sequence[int],
@@ -1391,7 +1391,7 @@ class _to_sparse_bsr_default(Handle[_to_sparse_bsr_default_handler]):
 
 class _to_sparse_bsr_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         blocksize: list[Any],
@@ -1403,7 +1403,7 @@ class _to_sparse_bsr_out_handler(Protocol):
 class _to_sparse_bsr_out(Handle[_to_sparse_bsr_out_handler]):
     """aten::_to_sparse_bsr.out(Tensor self, int[2] blocksize, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         blocksize: int | Sequence[int],
@@ -1417,54 +1417,54 @@ class _to_sparse_bsr_packet(OpPacket):
     out: _to_sparse_bsr_out
 
 class _to_sparse_csc_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
 
 class _to_sparse_csc_default(Handle[_to_sparse_csc_default_handler]):
     """aten::_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
 
 class _to_sparse_csc_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dense_dim: int | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dense_dim: int | None = ..., *, out: Any) -> Tensor: ...
 
 class _to_sparse_csc_out(Handle[_to_sparse_csc_out_handler]):
     """aten::_to_sparse_csc.out(Tensor self, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dense_dim: int | None = None, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dense_dim: int | None = None, *, out: Tensor) -> Tensor: ...
 
 class _to_sparse_csc_packet(OpPacket):
     default: _to_sparse_csc_default
     out: _to_sparse_csc_out
 
 class _to_sparse_csr_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
 
 class _to_sparse_csr_default(Handle[_to_sparse_csr_default_handler]):
     """aten::_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
 
 class _to_sparse_csr_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dense_dim: int | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dense_dim: int | None = ..., *, out: Any) -> Tensor: ...
 
 class _to_sparse_csr_out(Handle[_to_sparse_csr_out_handler]):
     """aten::_to_sparse_csr.out(Tensor self, int? dense_dim=None, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dense_dim: int | None = None, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dense_dim: int | None = None, *, out: Tensor) -> Tensor: ...
 
 class _to_sparse_csr_packet(OpPacket):
     default: _to_sparse_csr_default
     out: _to_sparse_csr_out
 
 class _to_sparse_semi_structured_default_handler(Protocol):
-    def __call__(_op, /, dense: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, dense: Any) -> Sequence[Tensor]: ...
 
 class _to_sparse_semi_structured_default(Handle[_to_sparse_semi_structured_default_handler]):
     """aten::_to_sparse_semi_structured(Tensor dense) -> (Tensor, Tensor)"""
-    def __call__(_op, /, dense: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, dense: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class _to_sparse_semi_structured_packet(OpPacket):
     default: _to_sparse_semi_structured_default
 
 class _validate_compressed_sparse_indices_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         is_crow: bool,
         compressed_idx: Any,
@@ -1479,7 +1479,7 @@ class _validate_compressed_sparse_indices_default(
 ):
     """aten::_validate_compressed_sparse_indices(bool is_crow, Tensor compressed_idx, Tensor plain_idx, int cdim, int dim, int nnz) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         is_crow: bool,
         compressed_idx: Tensor,
@@ -1494,7 +1494,7 @@ class _validate_compressed_sparse_indices_packet(OpPacket):
 
 class _validate_sparse_bsc_tensor_args_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -1508,7 +1508,7 @@ class _validate_sparse_bsc_tensor_args_default(
 ):
     """aten::_validate_sparse_bsc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -1522,7 +1522,7 @@ class _validate_sparse_bsc_tensor_args_packet(OpPacket):
 
 class _validate_sparse_bsr_tensor_args_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -1536,7 +1536,7 @@ class _validate_sparse_bsr_tensor_args_default(
 ):
     """aten::_validate_sparse_bsr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -1550,7 +1550,7 @@ class _validate_sparse_bsr_tensor_args_packet(OpPacket):
 
 class _validate_sparse_compressed_tensor_args_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Any,
         plain_indices: Any,
@@ -1565,7 +1565,7 @@ class _validate_sparse_compressed_tensor_args_default(
 ):
     """aten::_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] size, Layout layout, bool? check_pinning=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Tensor,
         plain_indices: Tensor,
@@ -1580,7 +1580,7 @@ class _validate_sparse_compressed_tensor_args_packet(OpPacket):
 
 class _validate_sparse_coo_tensor_args_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         indices: Any,
         values: Any,
@@ -1594,7 +1594,7 @@ class _validate_sparse_coo_tensor_args_default(
 ):
     """aten::_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, int[] size, bool? is_coalesced=None, bool? check_pinning=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         indices: Tensor,
         values: Tensor,
@@ -1608,7 +1608,7 @@ class _validate_sparse_coo_tensor_args_packet(OpPacket):
 
 class _validate_sparse_csc_tensor_args_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -1622,7 +1622,7 @@ class _validate_sparse_csc_tensor_args_default(
 ):
     """aten::_validate_sparse_csc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -1636,7 +1636,7 @@ class _validate_sparse_csc_tensor_args_packet(OpPacket):
 
 class _validate_sparse_csr_tensor_args_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -1650,7 +1650,7 @@ class _validate_sparse_csr_tensor_args_default(
 ):
     """aten::_validate_sparse_csr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -1663,113 +1663,113 @@ class _validate_sparse_csr_tensor_args_packet(OpPacket):
     default: _validate_sparse_csr_tensor_args_default
 
 class _values_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _values_default(Handle[_values_default_handler]):
     """aten::_values(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _values_packet(OpPacket):
     default: _values_default
 
 class _values_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _values_copy_default(Handle[_values_copy_default_handler]):
     """aten::_values_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _values_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _values_copy_out(Handle[_values_copy_out_handler]):
     """aten::_values_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _values_copy_packet(OpPacket):
     default: _values_copy_default
     out: _values_copy_out
 
 class ccol_indices_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class ccol_indices_default(Handle[ccol_indices_default_handler]):
     """aten::ccol_indices(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class ccol_indices_packet(OpPacket):
     default: ccol_indices_default
 
 class ccol_indices_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class ccol_indices_copy_default(Handle[ccol_indices_copy_default_handler]):
     """aten::ccol_indices_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class ccol_indices_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class ccol_indices_copy_out(Handle[ccol_indices_copy_out_handler]):
     """aten::ccol_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class ccol_indices_copy_packet(OpPacket):
     default: ccol_indices_copy_default
     out: ccol_indices_copy_out
 
 class coalesce_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class coalesce_default(Handle[coalesce_default_handler]):
     """aten::coalesce(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class coalesce_packet(OpPacket):
     default: coalesce_default
 
 class col_indices_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class col_indices_default(Handle[col_indices_default_handler]):
     """aten::col_indices(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class col_indices_packet(OpPacket):
     default: col_indices_default
 
 class col_indices_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class col_indices_copy_default(Handle[col_indices_copy_default_handler]):
     """aten::col_indices_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class col_indices_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class col_indices_copy_out(Handle[col_indices_copy_out_handler]):
     """aten::col_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class col_indices_copy_packet(OpPacket):
     default: col_indices_copy_default
     out: col_indices_copy_out
 
 class copy_sparse_to_sparse_default_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class copy_sparse_to_sparse_default(Handle[copy_sparse_to_sparse_default_handler]):
     """aten::copy_sparse_to_sparse(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class copy_sparse_to_sparse_out_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, non_blocking: bool = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, non_blocking: bool = ..., *, out: Any) -> Tensor: ...
 
 class copy_sparse_to_sparse_out(Handle[copy_sparse_to_sparse_out_handler]):
     """aten::copy_sparse_to_sparse.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -1783,178 +1783,178 @@ class copy_sparse_to_sparse_packet(OpPacket):
     out: copy_sparse_to_sparse_out
 
 class copy_sparse_to_sparse__default_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, non_blocking: bool = ...) -> Tensor: ...
 
 class copy_sparse_to_sparse__default(Handle[copy_sparse_to_sparse__default_handler]):
     """aten::copy_sparse_to_sparse_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor: ...
 
 class copy_sparse_to_sparse__packet(OpPacket):
     default: copy_sparse_to_sparse__default
 
 class crow_indices_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class crow_indices_default(Handle[crow_indices_default_handler]):
     """aten::crow_indices(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class crow_indices_packet(OpPacket):
     default: crow_indices_default
 
 class crow_indices_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class crow_indices_copy_default(Handle[crow_indices_copy_default_handler]):
     """aten::crow_indices_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class crow_indices_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class crow_indices_copy_out(Handle[crow_indices_copy_out_handler]):
     """aten::crow_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class crow_indices_copy_packet(OpPacket):
     default: crow_indices_copy_default
     out: crow_indices_copy_out
 
 class dense_dim_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class dense_dim_default(Handle[dense_dim_default_handler]):
     """aten::dense_dim(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class dense_dim_packet(OpPacket):
     default: dense_dim_default
 
 class hspmm_default_handler(Protocol):
-    def __call__(_op, /, mat1: Any, mat2: Any) -> Tensor: ...
+    def __call__(cls, /, mat1: Any, mat2: Any) -> Tensor: ...
 
 class hspmm_default(Handle[hspmm_default_handler]):
     """aten::hspmm(Tensor mat1, Tensor mat2) -> Tensor"""
-    def __call__(_op, /, mat1: Tensor, mat2: Tensor) -> Tensor: ...
+    def __call__(cls, /, mat1: Tensor, mat2: Tensor) -> Tensor: ...
 
 class hspmm_out_handler(Protocol):
-    def __call__(_op, /, mat1: Any, mat2: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, mat1: Any, mat2: Any, *, out: Any) -> Tensor: ...
 
 class hspmm_out(Handle[hspmm_out_handler]):
     """aten::hspmm.out(Tensor mat1, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, mat1: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, mat1: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
 
 class hspmm_packet(OpPacket):
     default: hspmm_default
     out: hspmm_out
 
 class indices_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class indices_default(Handle[indices_default_handler]):
     """aten::indices(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class indices_packet(OpPacket):
     default: indices_default
 
 class indices_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class indices_copy_default(Handle[indices_copy_default_handler]):
     """aten::indices_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class indices_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class indices_copy_out(Handle[indices_copy_out_handler]):
     """aten::indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class indices_copy_packet(OpPacket):
     default: indices_copy_default
     out: indices_copy_out
 
 class is_coalesced_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> bool: ...
+    def __call__(cls, /, self: Any) -> bool: ...
 
 class is_coalesced_default(Handle[is_coalesced_default_handler]):
     """aten::is_coalesced(Tensor self) -> bool"""
-    def __call__(_op, /, self: Tensor) -> bool: ...
+    def __call__(cls, /, self: Tensor) -> bool: ...
 
 class is_coalesced_packet(OpPacket):
     default: is_coalesced_default
 
 class resize_as_sparse_default_handler(Protocol):
-    def __call__(_op, /, self: Any, the_template: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, the_template: Any) -> Tensor: ...
 
 class resize_as_sparse_default(Handle[resize_as_sparse_default_handler]):
     """aten::resize_as_sparse(Tensor self, Tensor the_template) -> Tensor"""
-    def __call__(_op, /, self: Tensor, the_template: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, the_template: Tensor) -> Tensor: ...
 
 class resize_as_sparse_out_handler(Protocol):
-    def __call__(_op, /, self: Any, the_template: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, the_template: Any, *, out: Any) -> Tensor: ...
 
 class resize_as_sparse_out(Handle[resize_as_sparse_out_handler]):
     """aten::resize_as_sparse.out(Tensor self, Tensor the_template, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, the_template: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, the_template: Tensor, *, out: Tensor) -> Tensor: ...
 
 class resize_as_sparse_packet(OpPacket):
     default: resize_as_sparse_default
     out: resize_as_sparse_out
 
 class resize_as_sparse__default_handler(Protocol):
-    def __call__(_op, /, self: Any, the_template: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, the_template: Any) -> Tensor: ...
 
 class resize_as_sparse__default(Handle[resize_as_sparse__default_handler]):
     """aten::resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, the_template: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, the_template: Tensor) -> Tensor: ...
 
 class resize_as_sparse__packet(OpPacket):
     default: resize_as_sparse__default
 
 class row_indices_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class row_indices_default(Handle[row_indices_default_handler]):
     """aten::row_indices(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class row_indices_packet(OpPacket):
     default: row_indices_default
 
 class row_indices_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class row_indices_copy_default(Handle[row_indices_copy_default_handler]):
     """aten::row_indices_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class row_indices_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class row_indices_copy_out(Handle[row_indices_copy_out_handler]):
     """aten::row_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class row_indices_copy_packet(OpPacket):
     default: row_indices_copy_default
     out: row_indices_copy_out
 
 class smm_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any) -> Tensor: ...
 
 class smm_default(Handle[smm_default_handler]):
     """aten::smm(Tensor self, Tensor mat2) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mat2: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mat2: Tensor) -> Tensor: ...
 
 class smm_packet(OpPacket):
     default: smm_default
 
 class sparse_bsc_tensor_ccol_row_value_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -1969,7 +1969,7 @@ class sparse_bsc_tensor_ccol_row_value_handler(Protocol):
 class sparse_bsc_tensor_ccol_row_value(Handle[sparse_bsc_tensor_ccol_row_value_handler]):
     """aten::sparse_bsc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -1983,7 +1983,7 @@ class sparse_bsc_tensor_ccol_row_value(Handle[sparse_bsc_tensor_ccol_row_value_h
 
 class sparse_bsc_tensor_ccol_row_value_size_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -1999,7 +1999,7 @@ class sparse_bsc_tensor_ccol_row_value_size_handler(Protocol):
 class sparse_bsc_tensor_ccol_row_value_size(Handle[sparse_bsc_tensor_ccol_row_value_size_handler]):
     """aten::sparse_bsc_tensor.ccol_row_value_size(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -2018,7 +2018,7 @@ class sparse_bsc_tensor_packet(OpPacket):
 
 class sparse_bsr_tensor_crow_col_value_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -2033,7 +2033,7 @@ class sparse_bsr_tensor_crow_col_value_handler(Protocol):
 class sparse_bsr_tensor_crow_col_value(Handle[sparse_bsr_tensor_crow_col_value_handler]):
     """aten::sparse_bsr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -2047,7 +2047,7 @@ class sparse_bsr_tensor_crow_col_value(Handle[sparse_bsr_tensor_crow_col_value_h
 
 class sparse_bsr_tensor_crow_col_value_size_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -2063,7 +2063,7 @@ class sparse_bsr_tensor_crow_col_value_size_handler(Protocol):
 class sparse_bsr_tensor_crow_col_value_size(Handle[sparse_bsr_tensor_crow_col_value_size_handler]):
     """aten::sparse_bsr_tensor.crow_col_value_size(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -2082,7 +2082,7 @@ class sparse_bsr_tensor_packet(OpPacket):
 
 class sparse_compressed_tensor_comp_plain_value_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Any,
         plain_indices: Any,
@@ -2099,7 +2099,7 @@ class sparse_compressed_tensor_comp_plain_value(
 ):
     """aten::sparse_compressed_tensor.comp_plain_value(Tensor compressed_indices, Tensor plain_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Tensor,
         plain_indices: Tensor,
@@ -2113,7 +2113,7 @@ class sparse_compressed_tensor_comp_plain_value(
 
 class sparse_compressed_tensor_comp_plain_value_size_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Any,
         plain_indices: Any,
@@ -2131,7 +2131,7 @@ class sparse_compressed_tensor_comp_plain_value_size(
 ):
     """aten::sparse_compressed_tensor.comp_plain_value_size(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         compressed_indices: Tensor,
         plain_indices: Tensor,
@@ -2150,7 +2150,7 @@ class sparse_compressed_tensor_packet(OpPacket):
 
 class sparse_coo_tensor_indices_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         indices: Any,
         values: Any,
@@ -2165,7 +2165,7 @@ class sparse_coo_tensor_indices_handler(Protocol):
 class sparse_coo_tensor_indices(Handle[sparse_coo_tensor_indices_handler]):
     """aten::sparse_coo_tensor.indices(Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         indices: Tensor,
         values: Tensor,
@@ -2179,7 +2179,7 @@ class sparse_coo_tensor_indices(Handle[sparse_coo_tensor_indices_handler]):
 
 class sparse_coo_tensor_indices_size_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         indices: Any,
         values: Any,
@@ -2195,7 +2195,7 @@ class sparse_coo_tensor_indices_size_handler(Protocol):
 class sparse_coo_tensor_indices_size(Handle[sparse_coo_tensor_indices_size_handler]):
     """aten::sparse_coo_tensor.indices_size(Tensor indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         indices: Tensor,
         values: Tensor,
@@ -2210,7 +2210,7 @@ class sparse_coo_tensor_indices_size(Handle[sparse_coo_tensor_indices_size_handl
 
 class sparse_coo_tensor_size_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         *,
@@ -2223,7 +2223,7 @@ class sparse_coo_tensor_size_handler(Protocol):
 class sparse_coo_tensor_size(Handle[sparse_coo_tensor_size_handler]):
     """aten::sparse_coo_tensor.size(int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int],
         *,
@@ -2234,11 +2234,11 @@ class sparse_coo_tensor_size(Handle[sparse_coo_tensor_size_handler]):
     ) -> Tensor: ...
 
 class sparse_coo_tensor_size_out_handler(Protocol):
-    def __call__(_op, /, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, size: list[Any], *, out: Any) -> Tensor: ...
 
 class sparse_coo_tensor_size_out(Handle[sparse_coo_tensor_size_out_handler]):
     """aten::sparse_coo_tensor.size_out(int[] size, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, size: Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, size: Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class sparse_coo_tensor_packet(OpPacket):
     indices: sparse_coo_tensor_indices
@@ -2248,7 +2248,7 @@ class sparse_coo_tensor_packet(OpPacket):
 
 class sparse_csc_tensor_ccol_row_value_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -2263,7 +2263,7 @@ class sparse_csc_tensor_ccol_row_value_handler(Protocol):
 class sparse_csc_tensor_ccol_row_value(Handle[sparse_csc_tensor_ccol_row_value_handler]):
     """aten::sparse_csc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -2277,7 +2277,7 @@ class sparse_csc_tensor_ccol_row_value(Handle[sparse_csc_tensor_ccol_row_value_h
 
 class sparse_csc_tensor_ccol_row_value_size_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Any,
         row_indices: Any,
@@ -2293,7 +2293,7 @@ class sparse_csc_tensor_ccol_row_value_size_handler(Protocol):
 class sparse_csc_tensor_ccol_row_value_size(Handle[sparse_csc_tensor_ccol_row_value_size_handler]):
     """aten::sparse_csc_tensor.ccol_row_value_size(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         ccol_indices: Tensor,
         row_indices: Tensor,
@@ -2312,7 +2312,7 @@ class sparse_csc_tensor_packet(OpPacket):
 
 class sparse_csr_tensor_crow_col_value_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -2327,7 +2327,7 @@ class sparse_csr_tensor_crow_col_value_handler(Protocol):
 class sparse_csr_tensor_crow_col_value(Handle[sparse_csr_tensor_crow_col_value_handler]):
     """aten::sparse_csr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -2341,7 +2341,7 @@ class sparse_csr_tensor_crow_col_value(Handle[sparse_csr_tensor_crow_col_value_h
 
 class sparse_csr_tensor_crow_col_value_size_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Any,
         col_indices: Any,
@@ -2357,7 +2357,7 @@ class sparse_csr_tensor_crow_col_value_size_handler(Protocol):
 class sparse_csr_tensor_crow_col_value_size(Handle[sparse_csr_tensor_crow_col_value_size_handler]):
     """aten::sparse_csr_tensor.crow_col_value_size(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         crow_indices: Tensor,
         col_indices: Tensor,
@@ -2375,40 +2375,40 @@ class sparse_csr_tensor_packet(OpPacket):
     crow_col_value_size: sparse_csr_tensor_crow_col_value_size
 
 class sparse_dim_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> int: ...
+    def __call__(cls, /, self: Any) -> int: ...
 
 class sparse_dim_default(Handle[sparse_dim_default_handler]):
     """aten::sparse_dim(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class sparse_dim_packet(OpPacket):
     default: sparse_dim_default
 
 class sparse_mask_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any) -> Tensor: ...
 
 class sparse_mask_default(Handle[sparse_mask_default_handler]):
     """aten::sparse_mask(Tensor self, Tensor mask) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mask: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor) -> Tensor: ...
 
 class sparse_mask_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, *, out: Any) -> Tensor: ...
 
 class sparse_mask_out(Handle[sparse_mask_out_handler]):
     """aten::sparse_mask.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, *, out: Tensor) -> Tensor: ...
 
 class sparse_mask_packet(OpPacket):
     default: sparse_mask_default
     out: sparse_mask_out
 
 class sparse_resize_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
 
 class sparse_resize_default(Handle[sparse_resize_default_handler]):
     """aten::sparse_resize(Tensor self, int[] size, int sparse_dim, int dense_dim) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int],
@@ -2418,7 +2418,7 @@ class sparse_resize_default(Handle[sparse_resize_default_handler]):
 
 class sparse_resize_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -2431,7 +2431,7 @@ class sparse_resize_out_handler(Protocol):
 class sparse_resize_out(Handle[sparse_resize_out_handler]):
     """aten::sparse_resize.out(Tensor self, int[] size, int sparse_dim, int dense_dim, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int],
@@ -2446,12 +2446,12 @@ class sparse_resize_packet(OpPacket):
     out: sparse_resize_out
 
 class sparse_resize__default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
 
 class sparse_resize__default(Handle[sparse_resize__default_handler]):
     """aten::sparse_resize_(Tensor(a!) self, int[] size, int sparse_dim, int dense_dim) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int],
@@ -2463,12 +2463,12 @@ class sparse_resize__packet(OpPacket):
     default: sparse_resize__default
 
 class sparse_resize_and_clear_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
 
 class sparse_resize_and_clear_default(Handle[sparse_resize_and_clear_default_handler]):
     """aten::sparse_resize_and_clear(Tensor self, int[] size, int sparse_dim, int dense_dim) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int],
@@ -2478,7 +2478,7 @@ class sparse_resize_and_clear_default(Handle[sparse_resize_and_clear_default_han
 
 class sparse_resize_and_clear_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -2491,7 +2491,7 @@ class sparse_resize_and_clear_out_handler(Protocol):
 class sparse_resize_and_clear_out(Handle[sparse_resize_and_clear_out_handler]):
     """aten::sparse_resize_and_clear.out(Tensor self, int[] size, int sparse_dim, int dense_dim, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int],
@@ -2506,12 +2506,12 @@ class sparse_resize_and_clear_packet(OpPacket):
     out: sparse_resize_and_clear_out
 
 class sparse_resize_and_clear__default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], sparse_dim: int, dense_dim: int) -> Tensor: ...
 
 class sparse_resize_and_clear__default(Handle[sparse_resize_and_clear__default_handler]):
     """aten::sparse_resize_and_clear_(Tensor(a!) self, int[] size, int sparse_dim, int dense_dim) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int],
@@ -2524,7 +2524,7 @@ class sparse_resize_and_clear__packet(OpPacket):
 
 class sparse_sampled_addmm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -2537,7 +2537,7 @@ class sparse_sampled_addmm_default_handler(Protocol):
 class sparse_sampled_addmm_default(Handle[sparse_sampled_addmm_default_handler]):
     """aten::sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -2549,7 +2549,7 @@ class sparse_sampled_addmm_default(Handle[sparse_sampled_addmm_default_handler])
 
 class sparse_sampled_addmm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -2563,7 +2563,7 @@ class sparse_sampled_addmm_out_handler(Protocol):
 class sparse_sampled_addmm_out(Handle[sparse_sampled_addmm_out_handler]):
     """aten::sparse_sampled_addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -2580,7 +2580,7 @@ class sparse_sampled_addmm_packet(OpPacket):
 
 class sspaddmm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -2593,7 +2593,7 @@ class sspaddmm_default_handler(Protocol):
 class sspaddmm_default(Handle[sspaddmm_default_handler]):
     """aten::sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -2605,7 +2605,7 @@ class sspaddmm_default(Handle[sspaddmm_default_handler]):
 
 class sspaddmm_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         mat1: Any,
@@ -2619,7 +2619,7 @@ class sspaddmm_out_handler(Protocol):
 class sspaddmm_out(Handle[sspaddmm_out_handler]):
     """aten::sspaddmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat1: Tensor,
@@ -2636,7 +2636,7 @@ class sspaddmm_packet(OpPacket):
 
 class to_dense_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dtype: torch.dtype | None = ...,
@@ -2647,7 +2647,7 @@ class to_dense_default_handler(Protocol):
 class to_dense_default(Handle[to_dense_default_handler]):
     """aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dtype: torch.dtype | None = None,
@@ -2660,7 +2660,7 @@ class to_dense_packet(OpPacket):
 
 class to_sparse_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -2672,7 +2672,7 @@ class to_sparse_default_handler(Protocol):
 class to_sparse_default(Handle[to_sparse_default_handler]):
     """aten::to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -2682,11 +2682,11 @@ class to_sparse_default(Handle[to_sparse_default_handler]):
     ) -> Tensor: ...
 
 class to_sparse_sparse_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, sparse_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, sparse_dim: int) -> Tensor: ...
 
 class to_sparse_sparse_dim(Handle[to_sparse_sparse_dim_handler]):
     """aten::to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, sparse_dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, sparse_dim: int) -> Tensor: ...
 
 class to_sparse_packet(OpPacket):
     default: to_sparse_default
@@ -2694,7 +2694,7 @@ class to_sparse_packet(OpPacket):
 
 class to_sparse_bsc_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         blocksize: list[Any],
@@ -2704,7 +2704,7 @@ class to_sparse_bsc_default_handler(Protocol):
 class to_sparse_bsc_default(Handle[to_sparse_bsc_default_handler]):
     """aten::to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         blocksize: int | Sequence[int],
@@ -2716,7 +2716,7 @@ class to_sparse_bsc_packet(OpPacket):
 
 class to_sparse_bsr_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         blocksize: list[Any],
@@ -2726,7 +2726,7 @@ class to_sparse_bsr_default_handler(Protocol):
 class to_sparse_bsr_default(Handle[to_sparse_bsr_default_handler]):
     """aten::to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         blocksize: int | Sequence[int],
@@ -2737,31 +2737,31 @@ class to_sparse_bsr_packet(OpPacket):
     default: to_sparse_bsr_default
 
 class to_sparse_csc_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
 
 class to_sparse_csc_default(Handle[to_sparse_csc_default_handler]):
     """aten::to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
 
 class to_sparse_csc_packet(OpPacket):
     default: to_sparse_csc_default
 
 class to_sparse_csr_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, dense_dim: int | None = ...) -> Tensor: ...
 
 class to_sparse_csr_default(Handle[to_sparse_csr_default_handler]):
     """aten::to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dense_dim: int | None = None) -> Tensor: ...
 
 class to_sparse_csr_packet(OpPacket):
     default: to_sparse_csr_default
 
 class values_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class values_default(Handle[values_default_handler]):
     """aten::values(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class values_packet(OpPacket):
     Tensor: torchscript_containers.values_Tensor
@@ -2773,18 +2773,18 @@ class values_packet(OpPacket):
     str: torchscript_containers.values_str
 
 class values_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class values_copy_default(Handle[values_copy_default_handler]):
     """aten::values_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class values_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class values_copy_out(Handle[values_copy_out_handler]):
     """aten::values_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class values_copy_packet(OpPacket):
     default: values_copy_default

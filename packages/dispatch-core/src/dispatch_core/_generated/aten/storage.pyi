@@ -10,29 +10,29 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _has_same_storage_numel_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> bool: ...
+    def __call__(cls, /, self: Any, other: Any) -> bool: ...
 
 class _has_same_storage_numel_default(Handle[_has_same_storage_numel_default_handler]):
     """aten::_has_same_storage_numel(Tensor self, Tensor other) -> bool"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> bool: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> bool: ...
 
 class _has_same_storage_numel_packet(OpPacket):
     default: _has_same_storage_numel_default
 
 class _pin_memory_default_handler(Protocol):
-    def __call__(_op, /, self: Any, device: torch.device | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, device: torch.device | None = ...) -> Tensor: ...
 
 class _pin_memory_default(Handle[_pin_memory_default_handler]):
     """aten::_pin_memory(Tensor self, Device? device=None) -> Tensor"""
-    def __call__(_op, /, self: Tensor, device: torch.device | str | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, device: torch.device | str | None = None) -> Tensor: ...
 
 class _pin_memory_out_handler(Protocol):
-    def __call__(_op, /, self: Any, device: torch.device | None = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, device: torch.device | None = ..., *, out: Any) -> Tensor: ...
 
 class _pin_memory_out(Handle[_pin_memory_out_handler]):
     """aten::_pin_memory.out(Tensor self, Device? device=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         device: torch.device | str | None = None,
@@ -45,12 +45,12 @@ class _pin_memory_packet(OpPacket):
     out: _pin_memory_out
 
 class _resize_output_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], device: torch.device) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], device: torch.device) -> Tensor: ...
 
 class _resize_output_default(Handle[_resize_output_default_handler]):
     """aten::_resize_output(Tensor self, SymInt[] size, Device device) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -59,7 +59,7 @@ class _resize_output_default(Handle[_resize_output_default_handler]):
 
 class _resize_output_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -71,7 +71,7 @@ class _resize_output_out_handler(Protocol):
 class _resize_output_out(Handle[_resize_output_out_handler]):
     """aten::_resize_output.out(Tensor self, SymInt[] size, Device device, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -85,12 +85,12 @@ class _resize_output_packet(OpPacket):
     out: _resize_output_out
 
 class _resize_output__default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], device: torch.device) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], device: torch.device) -> Tensor: ...
 
 class _resize_output__default(Handle[_resize_output__default_handler]):
     """aten::_resize_output_(Tensor(a!) self, SymInt[] size, Device device) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -101,28 +101,28 @@ class _resize_output__packet(OpPacket):
     default: _resize_output__default
 
 class pin_memory_default_handler(Protocol):
-    def __call__(_op, /, self: Any, device: torch.device | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, device: torch.device | None = ...) -> Tensor: ...
 
 class pin_memory_default(Handle[pin_memory_default_handler]):
     """aten::pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, device: torch.device | str | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, device: torch.device | str | None = None) -> Tensor: ...
 
 class pin_memory_packet(OpPacket):
     default: pin_memory_default
 
 class record_stream_default_handler(Protocol):
-    def __call__(_op, /, self: Any, s: torch.Stream) -> None: ...
+    def __call__(cls, /, self: Any, s: torch.Stream) -> None: ...
 
 class record_stream_default(Handle[record_stream_default_handler]):
     """aten::record_stream(Tensor(a!) self, Stream s) -> ()"""
-    def __call__(_op, /, self: Tensor, s: torch.Stream) -> None: ...
+    def __call__(cls, /, self: Tensor, s: torch.Stream) -> None: ...
 
 class record_stream_packet(OpPacket):
     default: record_stream_default
 
 class resize_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -133,7 +133,7 @@ class resize_default_handler(Protocol):
 class resize_default(Handle[resize_default_handler]):
     """aten::resize(Tensor self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -143,7 +143,7 @@ class resize_default(Handle[resize_default_handler]):
 
 class resize_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -155,7 +155,7 @@ class resize_out_handler(Protocol):
 class resize_out(Handle[resize_out_handler]):
     """aten::resize.out(Tensor self, SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -170,7 +170,7 @@ class resize_packet(OpPacket):
 
 class resize__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -181,7 +181,7 @@ class resize__default_handler(Protocol):
 class resize__default(Handle[resize__default_handler]):
     """aten::resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -194,7 +194,7 @@ class resize__packet(OpPacket):
 
 class resize_as_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         the_template: Any,
@@ -205,7 +205,7 @@ class resize_as_default_handler(Protocol):
 class resize_as_default(Handle[resize_as_default_handler]):
     """aten::resize_as(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         the_template: Tensor,
@@ -215,7 +215,7 @@ class resize_as_default(Handle[resize_as_default_handler]):
 
 class resize_as_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         the_template: Any,
@@ -227,7 +227,7 @@ class resize_as_out_handler(Protocol):
 class resize_as_out(Handle[resize_as_out_handler]):
     """aten::resize_as.out(Tensor self, Tensor the_template, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         the_template: Tensor,
@@ -242,7 +242,7 @@ class resize_as_packet(OpPacket):
 
 class resize_as__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         the_template: Any,
@@ -253,7 +253,7 @@ class resize_as__default_handler(Protocol):
 class resize_as__default(Handle[resize_as__default_handler]):
     """aten::resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         the_template: Tensor,
@@ -265,38 +265,38 @@ class resize_as__packet(OpPacket):
     default: resize_as__default
 
 class set_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class set_default(Handle[set_default_handler]):
     """aten::set(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class set_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class set_out(Handle[set_out_handler]):
     """aten::set.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class set_source_Storage_handler(Protocol):
-    def __call__(_op, /, self: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: Any) -> Tensor: ...
 
 class set_source_Storage(Handle[set_source_Storage_handler]):
     """aten::set.source_Storage(Tensor self, Storage source) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: torch.UntypedStorage | torch.TypedStorage,
     ) -> Tensor: ...
 
 class set_source_Storage_out_handler(Protocol):
-    def __call__(_op, /, self: Any, source: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: Any, *, out: Any) -> Tensor: ...
 
 class set_source_Storage_out(Handle[set_source_Storage_out_handler]):
     """aten::set.source_Storage_out(Tensor self, Storage source, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: torch.UntypedStorage | torch.TypedStorage,
@@ -306,7 +306,7 @@ class set_source_Storage_out(Handle[set_source_Storage_out_handler]):
 
 class set_source_Storage_storage_offset_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         source: Any,
@@ -318,7 +318,7 @@ class set_source_Storage_storage_offset_handler(Protocol):
 class set_source_Storage_storage_offset(Handle[set_source_Storage_storage_offset_handler]):
     """aten::set.source_Storage_storage_offset(Tensor self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: torch.UntypedStorage | torch.TypedStorage,
@@ -329,7 +329,7 @@ class set_source_Storage_storage_offset(Handle[set_source_Storage_storage_offset
 
 class set_source_Storage_storage_offset_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         source: Any,
@@ -343,7 +343,7 @@ class set_source_Storage_storage_offset_out_handler(Protocol):
 class set_source_Storage_storage_offset_out(Handle[set_source_Storage_storage_offset_out_handler]):
     """aten::set.source_Storage_storage_offset_out(Tensor self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[], *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: torch.UntypedStorage | torch.TypedStorage,
@@ -355,18 +355,18 @@ class set_source_Storage_storage_offset_out(Handle[set_source_Storage_storage_of
     ) -> Tensor: ...
 
 class set_source_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: Any) -> Tensor: ...
 
 class set_source_Tensor(Handle[set_source_Tensor_handler]):
     """aten::set.source_Tensor(Tensor self, Tensor source) -> Tensor"""
-    def __call__(_op, /, self: Tensor, source: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, source: Tensor) -> Tensor: ...
 
 class set_source_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, source: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: Any, *, out: Any) -> Tensor: ...
 
 class set_source_Tensor_out(Handle[set_source_Tensor_out_handler]):
     """aten::set.source_Tensor_out(Tensor self, Tensor source, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, source: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, source: Tensor, *, out: Tensor) -> Tensor: ...
 
 class set_packet(OpPacket):
     default: set_default
@@ -379,19 +379,19 @@ class set_packet(OpPacket):
     source_Tensor_out: set_source_Tensor_out
 
 class set__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class set__default(Handle[set__default_handler]):
     """aten::set_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class set__source_Storage_handler(Protocol):
-    def __call__(_op, /, self: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: Any) -> Tensor: ...
 
 class set__source_Storage(Handle[set__source_Storage_handler]):
     """aten::set_.source_Storage(Tensor(a!) self, Storage source) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: torch.UntypedStorage | torch.TypedStorage,
@@ -399,7 +399,7 @@ class set__source_Storage(Handle[set__source_Storage_handler]):
 
 class set__source_Storage_storage_offset_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         source: Any,
@@ -411,7 +411,7 @@ class set__source_Storage_storage_offset_handler(Protocol):
 class set__source_Storage_storage_offset(Handle[set__source_Storage_storage_offset_handler]):
     """aten::set_.source_Storage_storage_offset(Tensor(a!) self, Storage source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: torch.UntypedStorage | torch.TypedStorage,
@@ -421,15 +421,15 @@ class set__source_Storage_storage_offset(Handle[set__source_Storage_storage_offs
     ) -> Tensor: ...
 
 class set__source_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: Any) -> Tensor: ...
 
 class set__source_Tensor(Handle[set__source_Tensor_handler]):
     """aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, source: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, source: Tensor) -> Tensor: ...
 
 class set__source_Tensor_storage_offset_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         source: Any,
@@ -441,7 +441,7 @@ class set__source_Tensor_storage_offset_handler(Protocol):
 class set__source_Tensor_storage_offset(Handle[set__source_Tensor_storage_offset_handler]):
     """aten::set_.source_Tensor_storage_offset(Tensor(a!) self, Tensor source, SymInt storage_offset, SymInt[] size, SymInt[] stride=[]) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: Tensor,

@@ -12,7 +12,7 @@ from dispatch_core._ops import OpPacket
 
 class _foobar_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         arg1: bool = ...,
@@ -24,7 +24,7 @@ class _foobar_default_handler(Protocol):
 class _foobar_default(Handle[_foobar_default_handler]):
     """aten::_foobar(Tensor self, bool arg1=True, bool arg2=True, *, bool arg3=True) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         arg1: bool = True,
@@ -35,7 +35,7 @@ class _foobar_default(Handle[_foobar_default_handler]):
 
 class _foobar_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         arg1: bool = ...,
@@ -48,7 +48,7 @@ class _foobar_out_handler(Protocol):
 class _foobar_out(Handle[_foobar_out_handler]):
     """aten::_foobar.out(Tensor self, bool arg1=True, bool arg2=True, *, bool arg3=True, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         arg1: bool = True,
@@ -63,49 +63,49 @@ class _foobar_packet(OpPacket):
     out: _foobar_out
 
 class _test_ambiguous_defaults_a_handler(Protocol):
-    def __call__(_op, /, dummy: Any, a: int = ..., b: int = ...) -> Tensor: ...
+    def __call__(cls, /, dummy: Any, a: int = ..., b: int = ...) -> Tensor: ...
 
 class _test_ambiguous_defaults_a(Handle[_test_ambiguous_defaults_a_handler]):
     """aten::_test_ambiguous_defaults.a(Tensor dummy, int a=1, int b=1) -> Tensor"""
-    def __call__(_op, /, dummy: Tensor, a: int = 1, b: int = 1) -> Tensor: ...
+    def __call__(cls, /, dummy: Tensor, a: int = 1, b: int = 1) -> Tensor: ...
 
 class _test_ambiguous_defaults_b_handler(Protocol):
-    def __call__(_op, /, dummy: Any, a: int = ..., b: str = ...) -> Tensor: ...
+    def __call__(cls, /, dummy: Any, a: int = ..., b: str = ...) -> Tensor: ...
 
 class _test_ambiguous_defaults_b(Handle[_test_ambiguous_defaults_b_handler]):
     """aten::_test_ambiguous_defaults.b(Tensor dummy, int a=2, str b="2") -> Tensor"""
-    def __call__(_op, /, dummy: Tensor, a: int = 2, b: str = "2") -> Tensor: ...
+    def __call__(cls, /, dummy: Tensor, a: int = 2, b: str = "2") -> Tensor: ...
 
 class _test_ambiguous_defaults_packet(OpPacket):
     a: _test_ambiguous_defaults_a
     b: _test_ambiguous_defaults_b
 
 class _test_autograd_multiple_dispatch_fullcoverage_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_fullcoverage(
     Handle[_test_autograd_multiple_dispatch_fullcoverage_handler],
 ):
     """aten::_test_autograd_multiple_dispatch.fullcoverage(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_fullcoverage_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_fullcoverage_out(
     Handle[_test_autograd_multiple_dispatch_fullcoverage_out_handler],
 ):
     """aten::_test_autograd_multiple_dispatch.fullcoverage_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_ntonly_handler(Protocol):
-    def __call__(_op, /, self: Any, b: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, b: bool) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_ntonly(
     Handle[_test_autograd_multiple_dispatch_ntonly_handler],
 ):
     """aten::_test_autograd_multiple_dispatch.ntonly(Tensor self, bool b) -> Tensor"""
-    def __call__(_op, /, self: Tensor, b: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, b: bool) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_packet(OpPacket):
     fullcoverage: _test_autograd_multiple_dispatch_fullcoverage
@@ -113,81 +113,81 @@ class _test_autograd_multiple_dispatch_packet(OpPacket):
     ntonly: _test_autograd_multiple_dispatch_ntonly
 
 class _test_autograd_multiple_dispatch_view_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_view_default(
     Handle[_test_autograd_multiple_dispatch_view_default_handler],
 ):
     """aten::_test_autograd_multiple_dispatch_view(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_view_packet(OpPacket):
     default: _test_autograd_multiple_dispatch_view_default
 
 class _test_autograd_multiple_dispatch_view_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_view_copy_default(
     Handle[_test_autograd_multiple_dispatch_view_copy_default_handler],
 ):
     """aten::_test_autograd_multiple_dispatch_view_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_view_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_view_copy_out(
     Handle[_test_autograd_multiple_dispatch_view_copy_out_handler],
 ):
     """aten::_test_autograd_multiple_dispatch_view_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _test_autograd_multiple_dispatch_view_copy_packet(OpPacket):
     default: _test_autograd_multiple_dispatch_view_copy_default
     out: _test_autograd_multiple_dispatch_view_copy_out
 
 class _test_check_tensor_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _test_check_tensor_default(Handle[_test_check_tensor_default_handler]):
     """aten::_test_check_tensor(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _test_check_tensor_packet(OpPacket):
     default: _test_check_tensor_default
 
 class _test_functorch_fallback_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class _test_functorch_fallback_default(Handle[_test_functorch_fallback_default_handler]):
     """aten::_test_functorch_fallback(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class _test_functorch_fallback_out_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, out: Any) -> Tensor: ...
 
 class _test_functorch_fallback_out(Handle[_test_functorch_fallback_out_handler]):
     """aten::_test_functorch_fallback.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _test_functorch_fallback_packet(OpPacket):
     default: _test_functorch_fallback_default
     out: _test_functorch_fallback_out
 
 class _test_optional_filled_intlist_default_handler(Protocol):
-    def __call__(_op, /, values: Any, addends: list[Any] | None) -> Tensor: ...
+    def __call__(cls, /, values: Any, addends: list[Any] | None) -> Tensor: ...
 
 class _test_optional_filled_intlist_default(Handle[_test_optional_filled_intlist_default_handler]):
     """aten::_test_optional_filled_intlist(Tensor values, int[2]? addends) -> Tensor"""
-    def __call__(_op, /, values: Tensor, addends: int | Sequence[int] | None) -> Tensor: ...
+    def __call__(cls, /, values: Tensor, addends: int | Sequence[int] | None) -> Tensor: ...
 
 class _test_optional_filled_intlist_out_handler(Protocol):
-    def __call__(_op, /, values: Any, addends: list[Any] | None, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, values: Any, addends: list[Any] | None, *, out: Any) -> Tensor: ...
 
 class _test_optional_filled_intlist_out(Handle[_test_optional_filled_intlist_out_handler]):
     """aten::_test_optional_filled_intlist.out(Tensor values, int[2]? addends, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         values: Tensor,
         addends: int | Sequence[int] | None,
@@ -200,24 +200,24 @@ class _test_optional_filled_intlist_packet(OpPacket):
     out: _test_optional_filled_intlist_out
 
 class _test_optional_floatlist_default_handler(Protocol):
-    def __call__(_op, /, values: Any, addends: list[Any] | None) -> Tensor: ...
+    def __call__(cls, /, values: Any, addends: list[Any] | None) -> Tensor: ...
 
 class _test_optional_floatlist_default(Handle[_test_optional_floatlist_default_handler]):
     """aten::_test_optional_floatlist(Tensor values, float[]? addends) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         values: Tensor,
         addends: Sequence[float | torch.SymFloat] | None,
     ) -> Tensor: ...
 
 class _test_optional_floatlist_out_handler(Protocol):
-    def __call__(_op, /, values: Any, addends: list[Any] | None, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, values: Any, addends: list[Any] | None, *, out: Any) -> Tensor: ...
 
 class _test_optional_floatlist_out(Handle[_test_optional_floatlist_out_handler]):
     """aten::_test_optional_floatlist.out(Tensor values, float[]? addends, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         values: Tensor,
         addends: Sequence[float | torch.SymFloat] | None,
@@ -230,19 +230,19 @@ class _test_optional_floatlist_packet(OpPacket):
     out: _test_optional_floatlist_out
 
 class _test_optional_intlist_default_handler(Protocol):
-    def __call__(_op, /, values: Any, addends: list[Any] | None) -> Tensor: ...
+    def __call__(cls, /, values: Any, addends: list[Any] | None) -> Tensor: ...
 
 class _test_optional_intlist_default(Handle[_test_optional_intlist_default_handler]):
     """aten::_test_optional_intlist(Tensor values, int[]? addends) -> Tensor"""
-    def __call__(_op, /, values: Tensor, addends: Sequence[int] | None) -> Tensor: ...
+    def __call__(cls, /, values: Tensor, addends: Sequence[int] | None) -> Tensor: ...
 
 class _test_optional_intlist_out_handler(Protocol):
-    def __call__(_op, /, values: Any, addends: list[Any] | None, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, values: Any, addends: list[Any] | None, *, out: Any) -> Tensor: ...
 
 class _test_optional_intlist_out(Handle[_test_optional_intlist_out_handler]):
     """aten::_test_optional_intlist.out(Tensor values, int[]? addends, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         values: Tensor,
         addends: Sequence[int] | None,
@@ -255,48 +255,48 @@ class _test_optional_intlist_packet(OpPacket):
     out: _test_optional_intlist_out
 
 class _test_parallel_materialize_default_handler(Protocol):
-    def __call__(_op, /, self: Any, num_parallel: int, skip_first: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, num_parallel: int, skip_first: bool = ...) -> Tensor: ...
 
 class _test_parallel_materialize_default(Handle[_test_parallel_materialize_default_handler]):
     """aten::_test_parallel_materialize(Tensor self, int num_parallel, bool skip_first=False) -> Tensor"""
-    def __call__(_op, /, self: Tensor, num_parallel: int, skip_first: bool = False) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, num_parallel: int, skip_first: bool = False) -> Tensor: ...
 
 class _test_parallel_materialize_packet(OpPacket):
     default: _test_parallel_materialize_default
 
 class _test_serialization_subcmul_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, alpha: float = ...) -> Tensor: ...
 
 class _test_serialization_subcmul_default(Handle[_test_serialization_subcmul_default_handler]):
     """aten::_test_serialization_subcmul(Tensor self, Tensor other, Scalar alpha=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor, alpha: Number = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor, alpha: Number = 1) -> Tensor: ...
 
 class _test_serialization_subcmul_packet(OpPacket):
     default: _test_serialization_subcmul_default
 
 class _test_string_default_default_handler(Protocol):
-    def __call__(_op, /, dummy: Any, a: str = ..., b: str = ...) -> Tensor: ...
+    def __call__(cls, /, dummy: Any, a: str = ..., b: str = ...) -> Tensor: ...
 
 class _test_string_default_default(Handle[_test_string_default_default_handler]):
     """aten::_test_string_default(Tensor dummy, str a="\\"'\\\\", str b="\\"'\\\\") -> Tensor"""
-    def __call__(_op, /, dummy: Tensor, a: str = "\"'\\", b: str = "\"'\\") -> Tensor: ...
+    def __call__(cls, /, dummy: Tensor, a: str = "\"'\\", b: str = "\"'\\") -> Tensor: ...
 
 class _test_string_default_packet(OpPacket):
     default: _test_string_default_default
 
 class _test_warn_in_autograd_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _test_warn_in_autograd_default(Handle[_test_warn_in_autograd_default_handler]):
     """aten::_test_warn_in_autograd(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _test_warn_in_autograd_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _test_warn_in_autograd_out(Handle[_test_warn_in_autograd_out_handler]):
     """aten::_test_warn_in_autograd.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _test_warn_in_autograd_packet(OpPacket):
     default: _test_warn_in_autograd_default

@@ -19,6 +19,7 @@ __all__ = [
 @stub(
     "aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def _unique(self, sorted=True, return_inverse=False):
@@ -29,6 +30,8 @@ def _unique(self, sorted=True, return_inverse=False):
     "aten::_unique.out(Tensor self, bool sorted=True, bool return_inverse=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _unique_out(self, sorted=True, return_inverse=False, *, out0, out1):
     return {
@@ -43,6 +46,7 @@ def _unique_out(self, sorted=True, return_inverse=False, *, out0, out1):
 @stub(
     "aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def _unique2(self, sorted=True, return_inverse=False, return_counts=False):
@@ -58,6 +62,8 @@ def _unique2(self, sorted=True, return_inverse=False, return_counts=False):
     "aten::_unique2.out(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _unique2_out(self, sorted=True, return_inverse=False, return_counts=False, *, out0, out1, out2):
     return {
@@ -74,6 +80,7 @@ def _unique2_out(self, sorted=True, return_inverse=False, return_counts=False, *
 @stub(
     "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
@@ -89,6 +96,8 @@ def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None
     "aten::unique_consecutive.out(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def unique_consecutive_out(
     self,
@@ -114,6 +123,7 @@ def unique_consecutive_out(
 @stub(
     "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def unique_dim(self, dim, sorted=True, return_inverse=False, return_counts=False):
@@ -130,6 +140,8 @@ def unique_dim(self, dim, sorted=True, return_inverse=False, return_counts=False
     "aten::unique_dim.out(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def unique_dim_out(
     self,
@@ -157,6 +169,7 @@ def unique_dim_out(
 @stub(
     "aten::unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
     tags="dynamic_output_shape pt2_compliant_tag",
+    reads_data="always",
     output_shape="dynamic",
 )
 def unique_dim_consecutive(self, dim, return_inverse=False, return_counts=False):
@@ -172,6 +185,8 @@ def unique_dim_consecutive(self, dim, return_inverse=False, return_counts=False)
     "aten::unique_dim_consecutive.out(Tensor self, int dim, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def unique_dim_consecutive_out(
     self,

@@ -10,7 +10,7 @@ from dispatch_core._ops import OpPacket
 
 class _unique_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         sorted: bool = ...,
@@ -20,7 +20,7 @@ class _unique_default_handler(Protocol):
 class _unique_default(Handle[_unique_default_handler]):
     """aten::_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         sorted: bool = True,
@@ -29,7 +29,7 @@ class _unique_default(Handle[_unique_default_handler]):
 
 class _unique_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         sorted: bool = ...,
@@ -42,7 +42,7 @@ class _unique_out_handler(Protocol):
 class _unique_out(Handle[_unique_out_handler]):
     """aten::_unique.out(Tensor self, bool sorted=True, bool return_inverse=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         sorted: bool = True,
@@ -58,7 +58,7 @@ class _unique_packet(OpPacket):
 
 class _unique2_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         sorted: bool = ...,
@@ -69,7 +69,7 @@ class _unique2_default_handler(Protocol):
 class _unique2_default(Handle[_unique2_default_handler]):
     """aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         sorted: bool = True,
@@ -79,7 +79,7 @@ class _unique2_default(Handle[_unique2_default_handler]):
 
 class _unique2_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         sorted: bool = ...,
@@ -94,7 +94,7 @@ class _unique2_out_handler(Protocol):
 class _unique2_out(Handle[_unique2_out_handler]):
     """aten::_unique2.out(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         sorted: bool = True,
@@ -112,7 +112,7 @@ class _unique2_packet(OpPacket):
 
 class unique_consecutive_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         return_inverse: bool = ...,
@@ -123,7 +123,7 @@ class unique_consecutive_default_handler(Protocol):
 class unique_consecutive_default(Handle[unique_consecutive_default_handler]):
     """aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         return_inverse: bool = False,
@@ -133,7 +133,7 @@ class unique_consecutive_default(Handle[unique_consecutive_default_handler]):
 
 class unique_consecutive_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         return_inverse: bool = ...,
@@ -148,7 +148,7 @@ class unique_consecutive_out_handler(Protocol):
 class unique_consecutive_out(Handle[unique_consecutive_out_handler]):
     """aten::unique_consecutive.out(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         return_inverse: bool = False,
@@ -166,7 +166,7 @@ class unique_consecutive_packet(OpPacket):
 
 class unique_dim_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -178,7 +178,7 @@ class unique_dim_default_handler(Protocol):
 class unique_dim_default(Handle[unique_dim_default_handler]):
     """aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -189,7 +189,7 @@ class unique_dim_default(Handle[unique_dim_default_handler]):
 
 class unique_dim_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -205,7 +205,7 @@ class unique_dim_out_handler(Protocol):
 class unique_dim_out(Handle[unique_dim_out_handler]):
     """aten::unique_dim.out(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -224,7 +224,7 @@ class unique_dim_packet(OpPacket):
 
 class unique_dim_consecutive_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -235,7 +235,7 @@ class unique_dim_consecutive_default_handler(Protocol):
 class unique_dim_consecutive_default(Handle[unique_dim_consecutive_default_handler]):
     """aten::unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -245,7 +245,7 @@ class unique_dim_consecutive_default(Handle[unique_dim_consecutive_default_handl
 
 class unique_dim_consecutive_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int,
@@ -260,7 +260,7 @@ class unique_dim_consecutive_out_handler(Protocol):
 class unique_dim_consecutive_out(Handle[unique_dim_consecutive_out_handler]):
     """aten::unique_dim_consecutive.out(Tensor self, int dim, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,

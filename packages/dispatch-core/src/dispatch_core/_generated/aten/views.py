@@ -751,6 +751,7 @@ def narrow(self, dim, start, length):
     "aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
 )
 def narrow_Tensor(self, dim, start, length):
     return {"self": self, "dim": dim, "start": start, "length": length}
@@ -1215,6 +1216,8 @@ def tensor_split_sections(self, sections, dim=0):
     "aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def tensor_split_tensor_indices_or_sections(self, tensor_indices_or_sections, dim=0):
     return {"self": self, "tensor_indices_or_sections": tensor_indices_or_sections, "dim": dim}

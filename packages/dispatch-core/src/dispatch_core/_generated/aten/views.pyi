@@ -14,114 +14,114 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _conj_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _conj_default(Handle[_conj_default_handler]):
     """aten::_conj(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number) -> Tensor: ...
 
 class _conj_packet(OpPacket):
     default: _conj_default
 
 class _conj_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _conj_copy_default(Handle[_conj_copy_default_handler]):
     """aten::_conj_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _conj_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _conj_copy_out(Handle[_conj_copy_out_handler]):
     """aten::_conj_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _conj_copy_packet(OpPacket):
     default: _conj_copy_default
     out: _conj_copy_out
 
 class _mkldnn_reshape_default_handler(Protocol):
-    def __call__(_op, /, self: Any, shape: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, shape: list[Any]) -> Tensor: ...
 
 class _mkldnn_reshape_default(Handle[_mkldnn_reshape_default_handler]):
     """aten::_mkldnn_reshape(Tensor self, int[] shape) -> Tensor"""
-    def __call__(_op, /, self: Tensor, shape: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, shape: Sequence[int]) -> Tensor: ...
 
 class _mkldnn_reshape_out_handler(Protocol):
-    def __call__(_op, /, self: Any, shape: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, shape: list[Any], *, out: Any) -> Tensor: ...
 
 class _mkldnn_reshape_out(Handle[_mkldnn_reshape_out_handler]):
     """aten::_mkldnn_reshape.out(Tensor self, int[] shape, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, shape: Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, shape: Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class _mkldnn_reshape_packet(OpPacket):
     default: _mkldnn_reshape_default
     out: _mkldnn_reshape_out
 
 class _mkldnn_transpose_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
 
 class _mkldnn_transpose_default(Handle[_mkldnn_transpose_default_handler]):
     """aten::_mkldnn_transpose(Tensor self, int dim0, int dim1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
 
 class _mkldnn_transpose_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int, *, out: Any) -> Tensor: ...
 
 class _mkldnn_transpose_out(Handle[_mkldnn_transpose_out_handler]):
     """aten::_mkldnn_transpose.out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int, *, out: Tensor) -> Tensor: ...
 
 class _mkldnn_transpose_packet(OpPacket):
     default: _mkldnn_transpose_default
     out: _mkldnn_transpose_out
 
 class _mkldnn_transpose__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
 
 class _mkldnn_transpose__default(Handle[_mkldnn_transpose__default_handler]):
     """aten::_mkldnn_transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
 
 class _mkldnn_transpose__packet(OpPacket):
     default: _mkldnn_transpose__default
 
 class _neg_view_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _neg_view_default(Handle[_neg_view_default_handler]):
     """aten::_neg_view(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _neg_view_packet(OpPacket):
     default: _neg_view_default
 
 class _neg_view_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class _neg_view_copy_default(Handle[_neg_view_copy_default_handler]):
     """aten::_neg_view_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class _neg_view_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class _neg_view_copy_out(Handle[_neg_view_copy_out_handler]):
     """aten::_neg_view_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class _neg_view_copy_packet(OpPacket):
     default: _neg_view_copy_default
     out: _neg_view_copy_out
 
 class _reshape_alias_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], stride: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], stride: list[Any]) -> Tensor: ...
 
 class _reshape_alias_default(Handle[_reshape_alias_default_handler]):
     """aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -132,12 +132,12 @@ class _reshape_alias_packet(OpPacket):
     default: _reshape_alias_default
 
 class _reshape_alias_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], stride: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], stride: list[Any]) -> Tensor: ...
 
 class _reshape_alias_copy_default(Handle[_reshape_alias_copy_default_handler]):
     """aten::_reshape_alias_copy(Tensor self, SymInt[] size, SymInt[] stride) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -145,12 +145,12 @@ class _reshape_alias_copy_default(Handle[_reshape_alias_copy_default_handler]):
     ) -> Tensor: ...
 
 class _reshape_alias_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], stride: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], stride: list[Any], *, out: Any) -> Tensor: ...
 
 class _reshape_alias_copy_out(Handle[_reshape_alias_copy_out_handler]):
     """aten::_reshape_alias_copy.out(Tensor self, SymInt[] size, SymInt[] stride, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -164,39 +164,39 @@ class _reshape_alias_copy_packet(OpPacket):
     out: _reshape_alias_copy_out
 
 class _reshape_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class _reshape_copy_default(Handle[_reshape_copy_default_handler]):
     """aten::_reshape_copy(Tensor self, SymInt[] size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class _reshape_copy_packet(OpPacket):
     default: _reshape_copy_default
 
 class _reshape_from_tensor_default_handler(Protocol):
-    def __call__(_op, /, self: Any, shape: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, shape: Any) -> Tensor: ...
 
 class _reshape_from_tensor_default(Handle[_reshape_from_tensor_default_handler]):
     """aten::_reshape_from_tensor(Tensor self, Tensor shape) -> Tensor"""
-    def __call__(_op, /, self: Tensor, shape: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, shape: Tensor) -> Tensor: ...
 
 class _reshape_from_tensor_packet(OpPacket):
     default: _reshape_from_tensor_default
 
 class _unsafe_view_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class _unsafe_view_default(Handle[_unsafe_view_default_handler]):
     """aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class _unsafe_view_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
 
 class _unsafe_view_out(Handle[_unsafe_view_out_handler]):
     """aten::_unsafe_view.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -209,38 +209,38 @@ class _unsafe_view_packet(OpPacket):
     out: _unsafe_view_out
 
 class adjoint_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class adjoint_default(Handle[adjoint_default_handler]):
     """aten::adjoint(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class adjoint_packet(OpPacket):
     default: adjoint_default
 
 class alias_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class alias_default(Handle[alias_default_handler]):
     """aten::alias(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class alias_packet(OpPacket):
     default: alias_default
 
 class alias_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class alias_copy_default(Handle[alias_copy_default_handler]):
     """aten::alias_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class alias_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class alias_copy_out(Handle[alias_copy_out_handler]):
     """aten::alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class alias_copy_packet(OpPacket):
     default: alias_copy_default
@@ -248,7 +248,7 @@ class alias_copy_packet(OpPacket):
 
 class as_strided_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -259,7 +259,7 @@ class as_strided_default_handler(Protocol):
 class as_strided_default(Handle[as_strided_default_handler]):
     """aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -272,7 +272,7 @@ class as_strided_packet(OpPacket):
 
 class as_strided__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -283,7 +283,7 @@ class as_strided__default_handler(Protocol):
 class as_strided__default(Handle[as_strided__default_handler]):
     """aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -296,7 +296,7 @@ class as_strided__packet(OpPacket):
 
 class as_strided_copy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -307,7 +307,7 @@ class as_strided_copy_default_handler(Protocol):
 class as_strided_copy_default(Handle[as_strided_copy_default_handler]):
     """aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -317,7 +317,7 @@ class as_strided_copy_default(Handle[as_strided_copy_default_handler]):
 
 class as_strided_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -330,7 +330,7 @@ class as_strided_copy_out_handler(Protocol):
 class as_strided_copy_out(Handle[as_strided_copy_out_handler]):
     """aten::as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -346,7 +346,7 @@ class as_strided_copy_packet(OpPacket):
 
 class as_strided_scatter_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -358,7 +358,7 @@ class as_strided_scatter_default_handler(Protocol):
 class as_strided_scatter_default(Handle[as_strided_scatter_default_handler]):
     """aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -369,7 +369,7 @@ class as_strided_scatter_default(Handle[as_strided_scatter_default_handler]):
 
 class as_strided_scatter_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -383,7 +383,7 @@ class as_strided_scatter_out_handler(Protocol):
 class as_strided_scatter_out(Handle[as_strided_scatter_out_handler]):
     """aten::as_strided_scatter.out(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -399,132 +399,132 @@ class as_strided_scatter_packet(OpPacket):
     out: as_strided_scatter_out
 
 class atleast_1d_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class atleast_1d_default(Handle[atleast_1d_default_handler]):
     """aten::atleast_1d(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class atleast_1d_Sequence_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, tensors: list[Any]) -> Sequence[Tensor]: ...
 
 class atleast_1d_Sequence(Handle[atleast_1d_Sequence_handler]):
     """aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]"""
-    def __call__(_op, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
 
 class atleast_1d_packet(OpPacket):
     Sequence: atleast_1d_Sequence
     default: atleast_1d_default
 
 class atleast_2d_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class atleast_2d_default(Handle[atleast_2d_default_handler]):
     """aten::atleast_2d(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class atleast_2d_Sequence_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, tensors: list[Any]) -> Sequence[Tensor]: ...
 
 class atleast_2d_Sequence(Handle[atleast_2d_Sequence_handler]):
     """aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]"""
-    def __call__(_op, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
 
 class atleast_2d_packet(OpPacket):
     Sequence: atleast_2d_Sequence
     default: atleast_2d_default
 
 class atleast_3d_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class atleast_3d_default(Handle[atleast_3d_default_handler]):
     """aten::atleast_3d(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class atleast_3d_Sequence_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, tensors: list[Any]) -> Sequence[Tensor]: ...
 
 class atleast_3d_Sequence(Handle[atleast_3d_Sequence_handler]):
     """aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]"""
-    def __call__(_op, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
 
 class atleast_3d_packet(OpPacket):
     Sequence: atleast_3d_Sequence
     default: atleast_3d_default
 
 class broadcast_tensors_default_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, tensors: list[Any]) -> Sequence[Tensor]: ...
 
 class broadcast_tensors_default(Handle[broadcast_tensors_default_handler]):
     """aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]"""
-    def __call__(_op, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, tensors: Sequence[Tensor]) -> list[Tensor]: ...
 
 class broadcast_tensors_packet(OpPacket):
     default: broadcast_tensors_default
 
 class broadcast_to_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class broadcast_to_default(Handle[broadcast_to_default_handler]):
     """aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class broadcast_to_packet(OpPacket):
     default: broadcast_to_default
 
 class chunk_default_handler(Protocol):
-    def __call__(_op, /, self: Any, chunks: int, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, chunks: int, dim: int = ...) -> Sequence[Tensor]: ...
 
 class chunk_default(Handle[chunk_default_handler]):
     """aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]: ...
 
 class chunk_packet(OpPacket):
     default: chunk_default
 
 class conj_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class conj_default(Handle[conj_default_handler]):
     """aten::conj(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class conj_packet(OpPacket):
     default: conj_default
 
 class detach_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class detach_default(Handle[detach_default_handler]):
     """aten::detach(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class detach_packet(OpPacket):
     default: detach_default
 
 class detach__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class detach__default(Handle[detach__default_handler]):
     """aten::detach_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class detach__packet(OpPacket):
     default: detach__default
 
 class detach_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class detach_copy_default(Handle[detach_copy_default_handler]):
     """aten::detach_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class detach_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class detach_copy_out(Handle[detach_copy_out_handler]):
     """aten::detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class detach_copy_packet(OpPacket):
     default: detach_copy_default
@@ -532,7 +532,7 @@ class detach_copy_packet(OpPacket):
 
 class diagonal_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offset: int = ...,
@@ -542,14 +542,14 @@ class diagonal_default_handler(Protocol):
 
 class diagonal_default(Handle[diagonal_default_handler]):
     """aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor: ...
 
 class diagonal_packet(OpPacket):
     default: diagonal_default
 
 class diagonal_copy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offset: int = ...,
@@ -559,11 +559,11 @@ class diagonal_copy_default_handler(Protocol):
 
 class diagonal_copy_default(Handle[diagonal_copy_default_handler]):
     """aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor: ...
 
 class diagonal_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offset: int = ...,
@@ -576,7 +576,7 @@ class diagonal_copy_out_handler(Protocol):
 class diagonal_copy_out(Handle[diagonal_copy_out_handler]):
     """aten::diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         offset: int = 0,
@@ -592,7 +592,7 @@ class diagonal_copy_packet(OpPacket):
 
 class diagonal_scatter_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -604,7 +604,7 @@ class diagonal_scatter_default_handler(Protocol):
 class diagonal_scatter_default(Handle[diagonal_scatter_default_handler]):
     """aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -615,7 +615,7 @@ class diagonal_scatter_default(Handle[diagonal_scatter_default_handler]):
 
 class diagonal_scatter_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -629,7 +629,7 @@ class diagonal_scatter_out_handler(Protocol):
 class diagonal_scatter_out(Handle[diagonal_scatter_out_handler]):
     """aten::diagonal_scatter.out(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -645,30 +645,30 @@ class diagonal_scatter_packet(OpPacket):
     out: diagonal_scatter_out
 
 class dsplit_array_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, indices: list[Any]) -> Sequence[Tensor]: ...
 
 class dsplit_array(Handle[dsplit_array_handler]):
     """aten::dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, indices: Sequence[int]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, indices: Sequence[int]) -> list[Tensor]: ...
 
 class dsplit_int_handler(Protocol):
-    def __call__(_op, /, self: Any, sections: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, sections: int) -> Sequence[Tensor]: ...
 
 class dsplit_int(Handle[dsplit_int_handler]):
     """aten::dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, sections: int) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, sections: int) -> list[Tensor]: ...
 
 class dsplit_packet(OpPacket):
     array: dsplit_array
     int: dsplit_int
 
 class expand_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, implicit: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, implicit: bool = ...) -> Tensor: ...
 
 class expand_default(Handle[expand_default_handler]):
     """aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -680,22 +680,22 @@ class expand_packet(OpPacket):
     default: expand_default
 
 class expand_as_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class expand_as_default(Handle[expand_as_default_handler]):
     """aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class expand_as_packet(OpPacket):
     default: expand_as_default
 
 class expand_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, implicit: bool = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, implicit: bool = ...) -> Tensor: ...
 
 class expand_copy_default(Handle[expand_copy_default_handler]):
     """aten::expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -705,7 +705,7 @@ class expand_copy_default(Handle[expand_copy_default_handler]):
 
 class expand_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -717,7 +717,7 @@ class expand_copy_out_handler(Protocol):
 class expand_copy_out(Handle[expand_copy_out_handler]):
     """aten::expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -731,107 +731,107 @@ class expand_copy_packet(OpPacket):
     out: expand_copy_out
 
 class flatten_using_ints_handler(Protocol):
-    def __call__(_op, /, self: Any, start_dim: int = ..., end_dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, start_dim: int = ..., end_dim: int = ...) -> Tensor: ...
 
 class flatten_using_ints(Handle[flatten_using_ints_handler]):
     """aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor: ...
 
 class flatten_packet(OpPacket):
     using_ints: flatten_using_ints
 
 class hsplit_array_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, indices: list[Any]) -> Sequence[Tensor]: ...
 
 class hsplit_array(Handle[hsplit_array_handler]):
     """aten::hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, indices: Sequence[int]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, indices: Sequence[int]) -> list[Tensor]: ...
 
 class hsplit_int_handler(Protocol):
-    def __call__(_op, /, self: Any, sections: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, sections: int) -> Sequence[Tensor]: ...
 
 class hsplit_int(Handle[hsplit_int_handler]):
     """aten::hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, sections: int) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, sections: int) -> list[Tensor]: ...
 
 class hsplit_packet(OpPacket):
     array: hsplit_array
     int: hsplit_int
 
 class imag_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class imag_default(Handle[imag_default_handler]):
     """aten::imag(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class imag_packet(OpPacket):
     default: imag_default
 
 class mH_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class mH_default(Handle[mH_default_handler]):
     """aten::mH(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class mH_packet(OpPacket):
     a: torchscript_tensors.mH_a
     default: mH_default
 
 class mT_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class mT_default(Handle[mT_default_handler]):
     """aten::mT(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class mT_packet(OpPacket):
     a: torchscript_tensors.mT_a
     default: mT_default
 
 class masked_scatter_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, source: Any) -> Tensor: ...
 
 class masked_scatter_default(Handle[masked_scatter_default_handler]):
     """aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
 
 class masked_scatter_out_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, source: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, source: Any, *, out: Any) -> Tensor: ...
 
 class masked_scatter_out(Handle[masked_scatter_out_handler]):
     """aten::masked_scatter.out(Tensor self, Tensor mask, Tensor source, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, source: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, source: Tensor, *, out: Tensor) -> Tensor: ...
 
 class masked_scatter_packet(OpPacket):
     default: masked_scatter_default
     out: masked_scatter_out
 
 class masked_scatter__default_handler(Protocol):
-    def __call__(_op, /, self: Any, mask: Any, source: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mask: Any, source: Any) -> Tensor: ...
 
 class masked_scatter__default(Handle[masked_scatter__default_handler]):
     """aten::masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, mask: Tensor, source: Tensor) -> Tensor: ...
 
 class masked_scatter__packet(OpPacket):
     default: masked_scatter__default
 
 class moveaxis_int_handler(Protocol):
-    def __call__(_op, /, self: Any, source: int, destination: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: int, destination: int) -> Tensor: ...
 
 class moveaxis_int(Handle[moveaxis_int_handler]):
     """aten::moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, source: int, destination: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, source: int, destination: int) -> Tensor: ...
 
 class moveaxis_intlist_handler(Protocol):
-    def __call__(_op, /, self: Any, source: list[Any], destination: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: list[Any], destination: list[Any]) -> Tensor: ...
 
 class moveaxis_intlist(Handle[moveaxis_intlist_handler]):
     """aten::moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: Sequence[int],
@@ -843,19 +843,19 @@ class moveaxis_packet(OpPacket):
     intlist: moveaxis_intlist
 
 class movedim_int_handler(Protocol):
-    def __call__(_op, /, self: Any, source: int, destination: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: int, destination: int) -> Tensor: ...
 
 class movedim_int(Handle[movedim_int_handler]):
     """aten::movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, source: int, destination: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, source: int, destination: int) -> Tensor: ...
 
 class movedim_intlist_handler(Protocol):
-    def __call__(_op, /, self: Any, source: list[Any], destination: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, source: list[Any], destination: list[Any]) -> Tensor: ...
 
 class movedim_intlist(Handle[movedim_intlist_handler]):
     """aten::movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         source: Sequence[int],
@@ -867,12 +867,12 @@ class movedim_packet(OpPacket):
     intlist: movedim_intlist
 
 class narrow_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, start: int, length: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, start: int, length: int) -> Tensor: ...
 
 class narrow_default(Handle[narrow_default_handler]):
     """aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -881,12 +881,12 @@ class narrow_default(Handle[narrow_default_handler]):
     ) -> Tensor: ...
 
 class narrow_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, start: Any, length: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, start: Any, length: int) -> Tensor: ...
 
 class narrow_Tensor(Handle[narrow_Tensor_handler]):
     """aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -899,12 +899,12 @@ class narrow_packet(OpPacket):
     default: narrow_default
 
 class narrow_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, start: int, length: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, start: int, length: int) -> Tensor: ...
 
 class narrow_copy_default(Handle[narrow_copy_default_handler]):
     """aten::narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -913,12 +913,12 @@ class narrow_copy_default(Handle[narrow_copy_default_handler]):
     ) -> Tensor: ...
 
 class narrow_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, start: int, length: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, start: int, length: int, *, out: Any) -> Tensor: ...
 
 class narrow_copy_out(Handle[narrow_copy_out_handler]):
     """aten::narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -933,129 +933,129 @@ class narrow_copy_packet(OpPacket):
     out: narrow_copy_out
 
 class numpy_T_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class numpy_T_default(Handle[numpy_T_default_handler]):
     """aten::numpy_T(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class numpy_T_packet(OpPacket):
     a: torchscript_tensors.numpy_T_a
     default: numpy_T_default
 
 class permute_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dims: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dims: list[Any]) -> Tensor: ...
 
 class permute_default(Handle[permute_default_handler]):
     """aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dims: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dims: Sequence[int]) -> Tensor: ...
 
 class permute_packet(OpPacket):
     default: permute_default
 
 class permute_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dims: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dims: list[Any]) -> Tensor: ...
 
 class permute_copy_default(Handle[permute_copy_default_handler]):
     """aten::permute_copy(Tensor self, int[] dims) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dims: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dims: Sequence[int]) -> Tensor: ...
 
 class permute_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dims: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dims: list[Any], *, out: Any) -> Tensor: ...
 
 class permute_copy_out(Handle[permute_copy_out_handler]):
     """aten::permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dims: Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dims: Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class permute_copy_packet(OpPacket):
     default: permute_copy_default
     out: permute_copy_out
 
 class ravel_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class ravel_default(Handle[ravel_default_handler]):
     """aten::ravel(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class ravel_packet(OpPacket):
     default: ravel_default
 
 class real_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class real_default(Handle[real_default_handler]):
     """aten::real(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class real_packet(OpPacket):
     default: real_default
 
 class reshape_default_handler(Protocol):
-    def __call__(_op, /, self: Any, shape: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, shape: list[Any]) -> Tensor: ...
 
 class reshape_default(Handle[reshape_default_handler]):
     """aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, shape: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, shape: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class reshape_packet(OpPacket):
     default: reshape_default
 
 class reshape_as_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class reshape_as_default(Handle[reshape_as_default_handler]):
     """aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class reshape_as_packet(OpPacket):
     default: reshape_as_default
 
 class resolve_conj_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class resolve_conj_default(Handle[resolve_conj_default_handler]):
     """aten::resolve_conj(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class resolve_conj_packet(OpPacket):
     default: resolve_conj_default
 
 class resolve_neg_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class resolve_neg_default(Handle[resolve_neg_default_handler]):
     """aten::resolve_neg(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class resolve_neg_packet(OpPacket):
     default: resolve_neg_default
 
 class select_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: int) -> Tensor: ...
 
 class select_int(Handle[select_int_handler]):
     """aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dim: int, index: int | torch.SymInt) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: int | torch.SymInt) -> Tensor: ...
 
 class select_packet(OpPacket):
     int: select_int
     t: torchscript_containers.select_t
 
 class select_copy_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: int) -> Tensor: ...
 
 class select_copy_int(Handle[select_copy_int_handler]):
     """aten::select_copy.int(Tensor self, int dim, SymInt index) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int, index: int | torch.SymInt) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, index: int | torch.SymInt) -> Tensor: ...
 
 class select_copy_int_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, index: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, index: int, *, out: Any) -> Tensor: ...
 
 class select_copy_int_out(Handle[select_copy_int_out_handler]):
     """aten::select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int,
@@ -1069,12 +1069,12 @@ class select_copy_packet(OpPacket):
     int_out: select_copy_int_out
 
 class select_scatter_default_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, dim: int, index: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, dim: int, index: int) -> Tensor: ...
 
 class select_scatter_default(Handle[select_scatter_default_handler]):
     """aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -1083,12 +1083,12 @@ class select_scatter_default(Handle[select_scatter_default_handler]):
     ) -> Tensor: ...
 
 class select_scatter_out_handler(Protocol):
-    def __call__(_op, /, self: Any, src: Any, dim: int, index: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, src: Any, dim: int, index: int, *, out: Any) -> Tensor: ...
 
 class select_scatter_out(Handle[select_scatter_out_handler]):
     """aten::select_scatter.out(Tensor self, Tensor src, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -1104,7 +1104,7 @@ class select_scatter_packet(OpPacket):
 
 class slice_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int = ...,
@@ -1116,7 +1116,7 @@ class slice_Tensor_handler(Protocol):
 class slice_Tensor(Handle[slice_Tensor_handler]):
     """aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int = 0,
@@ -1132,7 +1132,7 @@ class slice_packet(OpPacket):
 
 class slice_copy_Tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int = ...,
@@ -1144,7 +1144,7 @@ class slice_copy_Tensor_handler(Protocol):
 class slice_copy_Tensor(Handle[slice_copy_Tensor_handler]):
     """aten::slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int = 0,
@@ -1155,7 +1155,7 @@ class slice_copy_Tensor(Handle[slice_copy_Tensor_handler]):
 
 class slice_copy_Tensor_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dim: int = ...,
@@ -1169,7 +1169,7 @@ class slice_copy_Tensor_out_handler(Protocol):
 class slice_copy_Tensor_out(Handle[slice_copy_Tensor_out_handler]):
     """aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dim: int = 0,
@@ -1186,7 +1186,7 @@ class slice_copy_packet(OpPacket):
 
 class slice_inverse_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -1199,7 +1199,7 @@ class slice_inverse_default_handler(Protocol):
 class slice_inverse_default(Handle[slice_inverse_default_handler]):
     """aten::slice_inverse(Tensor(a) self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -1214,7 +1214,7 @@ class slice_inverse_packet(OpPacket):
 
 class slice_scatter_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -1227,7 +1227,7 @@ class slice_scatter_default_handler(Protocol):
 class slice_scatter_default(Handle[slice_scatter_default_handler]):
     """aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -1239,7 +1239,7 @@ class slice_scatter_default(Handle[slice_scatter_default_handler]):
 
 class slice_scatter_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -1254,7 +1254,7 @@ class slice_scatter_out_handler(Protocol):
 class slice_scatter_out(Handle[slice_scatter_out_handler]):
     """aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -1271,12 +1271,12 @@ class slice_scatter_packet(OpPacket):
     out: slice_scatter_out
 
 class split_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
 
 class split_Tensor(Handle[split_Tensor_handler]):
     """aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_size: int | torch.SymInt,
@@ -1284,12 +1284,12 @@ class split_Tensor(Handle[split_Tensor_handler]):
     ) -> list[Tensor]: ...
 
 class split_sizes_handler(Protocol):
-    def __call__(_op, /, self: Any, split_size: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, split_size: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
 
 class split_sizes(Handle[split_sizes_handler]):
     """aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_size: Sequence[int | torch.SymInt],
@@ -1303,12 +1303,12 @@ class split_packet(OpPacket):
     str: torchscript_strings.split_str
 
 class split_copy_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
 
 class split_copy_Tensor(Handle[split_copy_Tensor_handler]):
     """aten::split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_size: int | torch.SymInt,
@@ -1316,12 +1316,12 @@ class split_copy_Tensor(Handle[split_copy_Tensor_handler]):
     ) -> list[Tensor]: ...
 
 class split_copy_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, split_size: int, dim: int = ..., *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: Any, split_size: int, dim: int = ..., *, out: list[Any]) -> None: ...
 
 class split_copy_Tensor_out(Handle[split_copy_Tensor_out_handler]):
     """aten::split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_size: int | torch.SymInt,
@@ -1335,12 +1335,12 @@ class split_copy_packet(OpPacket):
     Tensor_out: split_copy_Tensor_out
 
 class split_with_sizes_default_handler(Protocol):
-    def __call__(_op, /, self: Any, split_sizes: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, split_sizes: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
 
 class split_with_sizes_default(Handle[split_with_sizes_default_handler]):
     """aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_sizes: Sequence[int | torch.SymInt],
@@ -1351,12 +1351,12 @@ class split_with_sizes_packet(OpPacket):
     default: split_with_sizes_default
 
 class split_with_sizes_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, split_sizes: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, split_sizes: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
 
 class split_with_sizes_copy_default(Handle[split_with_sizes_copy_default_handler]):
     """aten::split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_sizes: Sequence[int | torch.SymInt],
@@ -1365,7 +1365,7 @@ class split_with_sizes_copy_default(Handle[split_with_sizes_copy_default_handler
 
 class split_with_sizes_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         split_sizes: list[Any],
@@ -1377,7 +1377,7 @@ class split_with_sizes_copy_out_handler(Protocol):
 class split_with_sizes_copy_out(Handle[split_with_sizes_copy_out_handler]):
     """aten::split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_sizes: Sequence[int | torch.SymInt],
@@ -1391,25 +1391,25 @@ class split_with_sizes_copy_packet(OpPacket):
     out: split_with_sizes_copy_out
 
 class squeeze_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class squeeze_default(Handle[squeeze_default_handler]):
     """aten::squeeze(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class squeeze_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class squeeze_dim(Handle[squeeze_dim_handler]):
     """aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class squeeze_dims_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any]) -> Tensor: ...
 
 class squeeze_dims(Handle[squeeze_dims_handler]):
     """aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
 
 class squeeze_packet(OpPacket):
     default: squeeze_default
@@ -1417,25 +1417,25 @@ class squeeze_packet(OpPacket):
     dims: squeeze_dims
 
 class squeeze__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class squeeze__default(Handle[squeeze__default_handler]):
     """aten::squeeze_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class squeeze__dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class squeeze__dim(Handle[squeeze__dim_handler]):
     """aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class squeeze__dims_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any]) -> Tensor: ...
 
 class squeeze__dims(Handle[squeeze__dims_handler]):
     """aten::squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
 
 class squeeze__packet(OpPacket):
     default: squeeze__default
@@ -1443,46 +1443,46 @@ class squeeze__packet(OpPacket):
     dims: squeeze__dims
 
 class squeeze_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class squeeze_copy_default(Handle[squeeze_copy_default_handler]):
     """aten::squeeze_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class squeeze_copy_dim_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class squeeze_copy_dim(Handle[squeeze_copy_dim_handler]):
     """aten::squeeze_copy.dim(Tensor self, int dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class squeeze_copy_dim_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
 
 class squeeze_copy_dim_out(Handle[squeeze_copy_dim_out_handler]):
     """aten::squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
 
 class squeeze_copy_dims_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any]) -> Tensor: ...
 
 class squeeze_copy_dims(Handle[squeeze_copy_dims_handler]):
     """aten::squeeze_copy.dims(Tensor self, int[] dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: Sequence[int]) -> Tensor: ...
 
 class squeeze_copy_dims_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: list[Any], *, out: Any) -> Tensor: ...
 
 class squeeze_copy_dims_out(Handle[squeeze_copy_dims_out_handler]):
     """aten::squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: Sequence[int], *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: Sequence[int], *, out: Tensor) -> Tensor: ...
 
 class squeeze_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class squeeze_copy_out(Handle[squeeze_copy_out_handler]):
     """aten::squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class squeeze_copy_packet(OpPacket):
     default: squeeze_copy_default
@@ -1493,90 +1493,90 @@ class squeeze_copy_packet(OpPacket):
     out: squeeze_copy_out
 
 class swapaxes_default_handler(Protocol):
-    def __call__(_op, /, self: Any, axis0: int, axis1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, axis0: int, axis1: int) -> Tensor: ...
 
 class swapaxes_default(Handle[swapaxes_default_handler]):
     """aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, axis0: int, axis1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, axis0: int, axis1: int) -> Tensor: ...
 
 class swapaxes_packet(OpPacket):
     default: swapaxes_default
 
 class swapaxes__default_handler(Protocol):
-    def __call__(_op, /, self: Any, axis0: int, axis1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, axis0: int, axis1: int) -> Tensor: ...
 
 class swapaxes__default(Handle[swapaxes__default_handler]):
     """aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, axis0: int, axis1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, axis0: int, axis1: int) -> Tensor: ...
 
 class swapaxes__packet(OpPacket):
     default: swapaxes__default
 
 class swapdims_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
 
 class swapdims_default(Handle[swapdims_default_handler]):
     """aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
 
 class swapdims_packet(OpPacket):
     default: swapdims_default
 
 class swapdims__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
 
 class swapdims__default(Handle[swapdims__default_handler]):
     """aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
 
 class swapdims__packet(OpPacket):
     default: swapdims__default
 
 class t_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class t_default(Handle[t_default_handler]):
     """aten::t(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class t_packet(OpPacket):
     default: t_default
 
 class t__default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class t__default(Handle[t__default_handler]):
     """aten::t_(Tensor(a!) self) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class t__packet(OpPacket):
     default: t__default
 
 class t_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class t_copy_default(Handle[t_copy_default_handler]):
     """aten::t_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class t_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class t_copy_out(Handle[t_copy_out_handler]):
     """aten::t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class t_copy_packet(OpPacket):
     default: t_copy_default
     out: t_copy_out
 
 class tensor_split_indices_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, indices: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
 
 class tensor_split_indices(Handle[tensor_split_indices_handler]):
     """aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[int | torch.SymInt],
@@ -1584,12 +1584,12 @@ class tensor_split_indices(Handle[tensor_split_indices_handler]):
     ) -> list[Tensor]: ...
 
 class tensor_split_sections_handler(Protocol):
-    def __call__(_op, /, self: Any, sections: int, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, sections: int, dim: int = ...) -> Sequence[Tensor]: ...
 
 class tensor_split_sections(Handle[tensor_split_sections_handler]):
     """aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         sections: int | torch.SymInt,
@@ -1598,7 +1598,7 @@ class tensor_split_sections(Handle[tensor_split_sections_handler]):
 
 class tensor_split_tensor_indices_or_sections_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         tensor_indices_or_sections: Any,
@@ -1610,7 +1610,7 @@ class tensor_split_tensor_indices_or_sections(
 ):
     """aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         tensor_indices_or_sections: Tensor,
@@ -1623,101 +1623,101 @@ class tensor_split_packet(OpPacket):
     tensor_indices_or_sections: tensor_split_tensor_indices_or_sections
 
 class transpose_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
 
 class transpose_int(Handle[transpose_int_handler]):
     """aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
 
 class transpose_packet(OpPacket):
     int: transpose_int
 
 class transpose__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
 
 class transpose__default(Handle[transpose__default_handler]):
     """aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
 
 class transpose__packet(OpPacket):
     default: transpose__default
 
 class transpose_copy_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int) -> Tensor: ...
 
 class transpose_copy_int(Handle[transpose_copy_int_handler]):
     """aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int) -> Tensor: ...
 
 class transpose_copy_int_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim0: int, dim1: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim0: int, dim1: int, *, out: Any) -> Tensor: ...
 
 class transpose_copy_int_out(Handle[transpose_copy_int_out_handler]):
     """aten::transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim0: int, dim1: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim0: int, dim1: int, *, out: Tensor) -> Tensor: ...
 
 class transpose_copy_packet(OpPacket):
     int: transpose_copy_int
     int_out: transpose_copy_int_out
 
 class unbind_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int = ...) -> Sequence[Tensor]: ...
 
 class unbind_int(Handle[unbind_int_handler]):
     """aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, dim: int = 0) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, dim: int = 0) -> list[Tensor]: ...
 
 class unbind_packet(OpPacket):
     int: unbind_int
 
 class unbind_copy_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, dim: int = ...) -> Sequence[Tensor]: ...
 
 class unbind_copy_int(Handle[unbind_copy_int_handler]):
     """aten::unbind_copy.int(Tensor self, int dim=0) -> Tensor[]"""
-    def __call__(_op, /, self: Tensor, dim: int = 0) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, dim: int = 0) -> list[Tensor]: ...
 
 class unbind_copy_int_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int = ..., *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: Any, dim: int = ..., *, out: list[Any]) -> None: ...
 
 class unbind_copy_int_out(Handle[unbind_copy_int_out_handler]):
     """aten::unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out) -> ()"""
-    def __call__(_op, /, self: Tensor, dim: int = 0, *, out: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, self: Tensor, dim: int = 0, *, out: Sequence[Tensor]) -> None: ...
 
 class unbind_copy_packet(OpPacket):
     int: unbind_copy_int
     int_out: unbind_copy_int_out
 
 class unflatten_int_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, sizes: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, sizes: list[Any]) -> Tensor: ...
 
 class unflatten_int(Handle[unflatten_int_handler]):
     """aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dim: int, sizes: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, sizes: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class unflatten_packet(OpPacket):
     int: unflatten_int
 
 class unfold_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dimension: int, size: int, step: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dimension: int, size: int, step: int) -> Tensor: ...
 
 class unfold_default(Handle[unfold_default_handler]):
     """aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dimension: int, size: int, step: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dimension: int, size: int, step: int) -> Tensor: ...
 
 class unfold_packet(OpPacket):
     default: unfold_default
 
 class unfold_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dimension: int, size: int, step: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dimension: int, size: int, step: int) -> Tensor: ...
 
 class unfold_copy_default(Handle[unfold_copy_default_handler]):
     """aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dimension: int, size: int, step: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dimension: int, size: int, step: int) -> Tensor: ...
 
 class unfold_copy_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         dimension: int,
@@ -1730,7 +1730,7 @@ class unfold_copy_out_handler(Protocol):
 class unfold_copy_out(Handle[unfold_copy_out_handler]):
     """aten::unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dimension: int,
@@ -1745,22 +1745,22 @@ class unfold_copy_packet(OpPacket):
     out: unfold_copy_out
 
 class unsafe_chunk_default_handler(Protocol):
-    def __call__(_op, /, self: Any, chunks: int, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, chunks: int, dim: int = ...) -> Sequence[Tensor]: ...
 
 class unsafe_chunk_default(Handle[unsafe_chunk_default_handler]):
     """aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"""
-    def __call__(_op, /, self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, chunks: int, dim: int = 0) -> list[Tensor]: ...
 
 class unsafe_chunk_packet(OpPacket):
     default: unsafe_chunk_default
 
 class unsafe_split_Tensor_handler(Protocol):
-    def __call__(_op, /, self: Any, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, split_size: int, dim: int = ...) -> Sequence[Tensor]: ...
 
 class unsafe_split_Tensor(Handle[unsafe_split_Tensor_handler]):
     """aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_size: int | torch.SymInt,
@@ -1768,12 +1768,12 @@ class unsafe_split_Tensor(Handle[unsafe_split_Tensor_handler]):
     ) -> list[Tensor]: ...
 
 class unsafe_split_Tensor_out_handler(Protocol):
-    def __call__(_op, /, self: Any, split_size: int, dim: int = ..., *, out: list[Any]) -> None: ...
+    def __call__(cls, /, self: Any, split_size: int, dim: int = ..., *, out: list[Any]) -> None: ...
 
 class unsafe_split_Tensor_out(Handle[unsafe_split_Tensor_out_handler]):
     """aten::unsafe_split.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_size: int | torch.SymInt,
@@ -1787,12 +1787,12 @@ class unsafe_split_packet(OpPacket):
     Tensor_out: unsafe_split_Tensor_out
 
 class unsafe_split_with_sizes_default_handler(Protocol):
-    def __call__(_op, /, self: Any, split_sizes: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, split_sizes: list[Any], dim: int = ...) -> Sequence[Tensor]: ...
 
 class unsafe_split_with_sizes_default(Handle[unsafe_split_with_sizes_default_handler]):
     """aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_sizes: Sequence[int | torch.SymInt],
@@ -1801,7 +1801,7 @@ class unsafe_split_with_sizes_default(Handle[unsafe_split_with_sizes_default_han
 
 class unsafe_split_with_sizes_out_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         split_sizes: list[Any],
@@ -1813,7 +1813,7 @@ class unsafe_split_with_sizes_out_handler(Protocol):
 class unsafe_split_with_sizes_out(Handle[unsafe_split_with_sizes_out_handler]):
     """aten::unsafe_split_with_sizes.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_sizes: Sequence[int | torch.SymInt],
@@ -1827,155 +1827,155 @@ class unsafe_split_with_sizes_packet(OpPacket):
     out: unsafe_split_with_sizes_out
 
 class unsqueeze_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class unsqueeze_default(Handle[unsqueeze_default_handler]):
     """aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class unsqueeze_packet(OpPacket):
     default: unsqueeze_default
 
 class unsqueeze__default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class unsqueeze__default(Handle[unsqueeze__default_handler]):
     """aten::unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class unsqueeze__packet(OpPacket):
     default: unsqueeze__default
 
 class unsqueeze_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int) -> Tensor: ...
 
 class unsqueeze_copy_default(Handle[unsqueeze_copy_default_handler]):
     """aten::unsqueeze_copy(Tensor self, int dim) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int) -> Tensor: ...
 
 class unsqueeze_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dim: int, *, out: Any) -> Tensor: ...
 
 class unsqueeze_copy_out(Handle[unsqueeze_copy_out_handler]):
     """aten::unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dim: int, *, out: Tensor) -> Tensor: ...
 
 class unsqueeze_copy_packet(OpPacket):
     default: unsqueeze_copy_default
     out: unsqueeze_copy_out
 
 class view_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class view_default(Handle[view_default_handler]):
     """aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class view_dtype_handler(Protocol):
-    def __call__(_op, /, self: Any, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, dtype: torch.dtype) -> Tensor: ...
 
 class view_dtype(Handle[view_dtype_handler]):
     """aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dtype: torch.dtype) -> Tensor: ...
 
 class view_packet(OpPacket):
     default: view_default
     dtype: view_dtype
 
 class view_as_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class view_as_default(Handle[view_as_default_handler]):
     """aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class view_as_packet(OpPacket):
     default: view_as_default
 
 class view_as_complex_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class view_as_complex_default(Handle[view_as_complex_default_handler]):
     """aten::view_as_complex(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class view_as_complex_packet(OpPacket):
     default: view_as_complex_default
 
 class view_as_complex_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class view_as_complex_copy_default(Handle[view_as_complex_copy_default_handler]):
     """aten::view_as_complex_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class view_as_complex_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class view_as_complex_copy_out(Handle[view_as_complex_copy_out_handler]):
     """aten::view_as_complex_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class view_as_complex_copy_packet(OpPacket):
     default: view_as_complex_copy_default
     out: view_as_complex_copy_out
 
 class view_as_real_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class view_as_real_default(Handle[view_as_real_default_handler]):
     """aten::view_as_real(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class view_as_real_packet(OpPacket):
     default: view_as_real_default
 
 class view_as_real_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class view_as_real_copy_default(Handle[view_as_real_copy_default_handler]):
     """aten::view_as_real_copy(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class view_as_real_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, out: Any) -> Tensor: ...
 
 class view_as_real_copy_out(Handle[view_as_real_copy_out_handler]):
     """aten::view_as_real_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class view_as_real_copy_packet(OpPacket):
     default: view_as_real_copy_default
     out: view_as_real_copy_out
 
 class view_copy_default_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any]) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any]) -> Tensor: ...
 
 class view_copy_default(Handle[view_copy_default_handler]):
     """aten::view_copy(Tensor self, SymInt[] size) -> Tensor"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class view_copy_dtype_handler(Protocol):
-    def __call__(_op, /, self: Any, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Any, dtype: torch.dtype) -> Tensor: ...
 
 class view_copy_dtype(Handle[view_copy_dtype_handler]):
     """aten::view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor"""
-    def __call__(_op, /, self: Tensor, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dtype: torch.dtype) -> Tensor: ...
 
 class view_copy_dtype_out_handler(Protocol):
-    def __call__(_op, /, self: Any, dtype: torch.dtype, *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, dtype: torch.dtype, *, out: Any) -> Tensor: ...
 
 class view_copy_dtype_out(Handle[view_copy_dtype_out_handler]):
     """aten::view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, dtype: torch.dtype, *, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, dtype: torch.dtype, *, out: Tensor) -> Tensor: ...
 
 class view_copy_out_handler(Protocol):
-    def __call__(_op, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, size: list[Any], *, out: Any) -> Tensor: ...
 
 class view_copy_out(Handle[view_copy_out_handler]):
     """aten::view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -1990,18 +1990,18 @@ class view_copy_packet(OpPacket):
     out: view_copy_out
 
 class vsplit_array_handler(Protocol):
-    def __call__(_op, /, self: Any, indices: list[Any]) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, indices: list[Any]) -> Sequence[Tensor]: ...
 
 class vsplit_array(Handle[vsplit_array_handler]):
     """aten::vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, indices: Sequence[int]) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, indices: Sequence[int]) -> list[Tensor]: ...
 
 class vsplit_int_handler(Protocol):
-    def __call__(_op, /, self: Any, sections: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any, sections: int) -> Sequence[Tensor]: ...
 
 class vsplit_int(Handle[vsplit_int_handler]):
     """aten::vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]"""
-    def __call__(_op, /, self: Tensor, sections: int) -> list[Tensor]: ...
+    def __call__(cls, /, self: Tensor, sections: int) -> list[Tensor]: ...
 
 class vsplit_packet(OpPacket):
     array: vsplit_array

@@ -3,7 +3,7 @@
 from dispatch_core._generated.c10d import collectives as collectives_ops
 from dispatch_core._ops import OpNamespace
 
-class c10d(OpNamespace):
+class c10d_namespace(OpNamespace):
     _allgather_base_: collectives_ops._allgather_base__packet
     _reduce_scatter_base_: collectives_ops._reduce_scatter_base__packet
     allgather_: collectives_ops.allgather__packet

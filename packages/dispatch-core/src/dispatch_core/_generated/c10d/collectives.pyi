@@ -10,7 +10,7 @@ from dispatch_core._ops import OpPacket
 
 class _allgather_base__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_tensor: Any,
         input_tensor: Any,
@@ -22,7 +22,7 @@ class _allgather_base__default_handler(Protocol):
 class _allgather_base__default(Handle[_allgather_base__default_handler]):
     """c10d::_allgather_base_(Tensor output_tensor, Tensor input_tensor, __torch__.torch.classes.c10d.ProcessGroup process_group, bool async_op=True, int timeout=-1) -> (Tensor, __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         output_tensor: Tensor,
         input_tensor: Tensor,
@@ -36,7 +36,7 @@ class _allgather_base__packet(OpPacket):
 
 class _reduce_scatter_base__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_tensor: Any,
         input_tensor: Any,
@@ -49,7 +49,7 @@ class _reduce_scatter_base__default_handler(Protocol):
 class _reduce_scatter_base__default(Handle[_reduce_scatter_base__default_handler]):
     """c10d::_reduce_scatter_base_(Tensor output_tensor, Tensor input_tensor, __torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, bool async_op=True, int timeout=-1) -> (Tensor, __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         output_tensor: Tensor,
         input_tensor: Tensor,
@@ -64,7 +64,7 @@ class _reduce_scatter_base__packet(OpPacket):
 
 class allgather__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: list[Any],
         input_tensors: list[Any],
@@ -76,7 +76,7 @@ class allgather__default_handler(Protocol):
 class allgather__default(Handle[allgather__default_handler]):
     """c10d::allgather_(Tensor[][] output_tensors, Tensor[] input_tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, bool async_op=True, int timeout=-1) -> (Tensor[][], __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: Sequence[Sequence[Tensor]],
         input_tensors: Sequence[Tensor],
@@ -90,7 +90,7 @@ class allgather__packet(OpPacket):
 
 class allgather_coalesced__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_lists: list[Any],
         input_list: list[Any],
@@ -101,7 +101,7 @@ class allgather_coalesced__default_handler(Protocol):
 class allgather_coalesced__default(Handle[allgather_coalesced__default_handler]):
     """c10d::allgather_coalesced_(Tensor[][] output_lists, Tensor[] input_list, __torch__.torch.classes.c10d.ProcessGroup process_group, bool async_op=True) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         output_lists: Sequence[Sequence[Tensor]],
         input_list: Sequence[Tensor],
@@ -114,7 +114,7 @@ class allgather_coalesced__packet(OpPacket):
 
 class allgather_into_tensor_coalesced__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         outputs: list[Any],
         inputs: list[Any],
@@ -127,7 +127,7 @@ class allgather_into_tensor_coalesced__default(
 ):
     """c10d::allgather_into_tensor_coalesced_(Tensor[] outputs, Tensor[] inputs, __torch__.torch.classes.c10d.ProcessGroup process_group, bool async_op=True) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         outputs: Sequence[Tensor],
         inputs: Sequence[Tensor],
@@ -140,7 +140,7 @@ class allgather_into_tensor_coalesced__packet(OpPacket):
 
 class allreduce__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensors: list[Any],
         process_group: Any,
@@ -153,7 +153,7 @@ class allreduce__default_handler(Protocol):
 class allreduce__default(Handle[allreduce__default_handler]):
     """c10d::allreduce_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, Tensor? sparse_indices, bool async_op=True, int timeout=-1) -> (Tensor[], __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         process_group: Any,
@@ -168,7 +168,7 @@ class allreduce__packet(OpPacket):
 
 class allreduce_coalesced__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensors: list[Any],
         process_group: Any,
@@ -180,7 +180,7 @@ class allreduce_coalesced__default_handler(Protocol):
 class allreduce_coalesced__default(Handle[allreduce_coalesced__default_handler]):
     """c10d::allreduce_coalesced_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, bool async_op=True, int timeout=-1) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         process_group: Any,
@@ -194,7 +194,7 @@ class allreduce_coalesced__packet(OpPacket):
 
 class alltoall__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: list[Any],
         input_tensors: list[Any],
@@ -206,7 +206,7 @@ class alltoall__default_handler(Protocol):
 class alltoall__default(Handle[alltoall__default_handler]):
     """c10d::alltoall_(Tensor[] output_tensors, Tensor[] input_tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, bool async_op=True, int timeout=-1) -> (Tensor[], __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: Sequence[Tensor],
         input_tensors: Sequence[Tensor],
@@ -220,7 +220,7 @@ class alltoall__packet(OpPacket):
 
 class alltoall_base__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output: Any,
         input: Any,
@@ -234,7 +234,7 @@ class alltoall_base__default_handler(Protocol):
 class alltoall_base__default(Handle[alltoall_base__default_handler]):
     """c10d::alltoall_base_(Tensor output, Tensor input, __torch__.torch.classes.c10d.ProcessGroup process_group, int[] output_split_sizes, int[] input_split_sizes, bool async_op=True, int timeout=-1) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         output: Tensor,
         input: Tensor,
@@ -250,7 +250,7 @@ class alltoall_base__packet(OpPacket):
 
 class barrier_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensor: Any,
         process_group: Any,
@@ -262,7 +262,7 @@ class barrier_default_handler(Protocol):
 class barrier_default(Handle[barrier_default_handler]):
     """c10d::barrier(Tensor tensor, __torch__.torch.classes.c10d.ProcessGroup process_group, int[] device_ids, bool async_op=True, int timeout=-1) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         tensor: Tensor,
         process_group: Any,
@@ -276,7 +276,7 @@ class barrier_packet(OpPacket):
 
 class broadcast__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensors: list[Any],
         process_group: Any,
@@ -289,7 +289,7 @@ class broadcast__default_handler(Protocol):
 class broadcast__default(Handle[broadcast__default_handler]):
     """c10d::broadcast_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int root_rank, int root_tensor, bool async_op=True, int timeout=-1) -> (Tensor[], __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         process_group: Any,
@@ -303,18 +303,18 @@ class broadcast__packet(OpPacket):
     default: broadcast__default
 
 class check_for_nan_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any) -> None: ...
+    def __call__(cls, /, tensor: Any) -> None: ...
 
 class check_for_nan_default(Handle[check_for_nan_default_handler]):
     """c10d::check_for_nan(Tensor tensor) -> ()"""
-    def __call__(_op, /, tensor: Tensor) -> None: ...
+    def __call__(cls, /, tensor: Tensor) -> None: ...
 
 class check_for_nan_packet(OpPacket):
     default: check_for_nan_default
 
 class gather__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: list[Any],
         input_tensors: list[Any],
@@ -327,7 +327,7 @@ class gather__default_handler(Protocol):
 class gather__default(Handle[gather__default_handler]):
     """c10d::gather_(Tensor[][] output_tensors, Tensor[] input_tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int root_rank, bool async_op=True, int timeout=-1) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: Sequence[Sequence[Tensor]],
         input_tensors: Sequence[Tensor],
@@ -342,7 +342,7 @@ class gather__packet(OpPacket):
 
 class monitored_barrier__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensor: Any,
         process_group: Any,
@@ -354,7 +354,7 @@ class monitored_barrier__default_handler(Protocol):
 class monitored_barrier__default(Handle[monitored_barrier__default_handler]):
     """c10d::monitored_barrier_(Tensor tensor, __torch__.torch.classes.c10d.ProcessGroup process_group, int[] device_ids, int timeout, bool wait_all_ranks) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         tensor: Tensor,
         process_group: Any,
@@ -367,12 +367,12 @@ class monitored_barrier__packet(OpPacket):
     default: monitored_barrier__default
 
 class recv__default_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any], process_group: Any, src: int, tag: int) -> Any: ...
+    def __call__(cls, /, tensors: list[Any], process_group: Any, src: int, tag: int) -> Any: ...
 
 class recv__default(Handle[recv__default_handler]):
     """c10d::recv_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int src, int tag) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         process_group: Any,
@@ -384,18 +384,18 @@ class recv__packet(OpPacket):
     default: recv__default
 
 class recv_any_source__default_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any], process_group: Any, tag: int) -> Any: ...
+    def __call__(cls, /, tensors: list[Any], process_group: Any, tag: int) -> Any: ...
 
 class recv_any_source__default(Handle[recv_any_source__default_handler]):
     """c10d::recv_any_source_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int tag) -> __torch__.torch.classes.c10d.Work"""
-    def __call__(_op, /, tensors: Sequence[Tensor], process_group: Any, tag: int) -> Any: ...
+    def __call__(cls, /, tensors: Sequence[Tensor], process_group: Any, tag: int) -> Any: ...
 
 class recv_any_source__packet(OpPacket):
     default: recv_any_source__default
 
 class reduce__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         tensors: list[Any],
         process_group: Any,
@@ -409,7 +409,7 @@ class reduce__default_handler(Protocol):
 class reduce__default(Handle[reduce__default_handler]):
     """c10d::reduce_(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, int root_rank, int root_tensor, bool async_op=True, int timeout=-1) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         process_group: Any,
@@ -425,7 +425,7 @@ class reduce__packet(OpPacket):
 
 class reduce_scatter__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: list[Any],
         input_tensors: list[Any],
@@ -438,7 +438,7 @@ class reduce_scatter__default_handler(Protocol):
 class reduce_scatter__default(Handle[reduce_scatter__default_handler]):
     """c10d::reduce_scatter_(Tensor[] output_tensors, Tensor[][] input_tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, bool async_op=True, int timeout=-1) -> (Tensor[], __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: Sequence[Tensor],
         input_tensors: Sequence[Sequence[Tensor]],
@@ -453,7 +453,7 @@ class reduce_scatter__packet(OpPacket):
 
 class reduce_scatter_tensor_coalesced__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         outputs: list[Any],
         inputs: list[Any],
@@ -468,7 +468,7 @@ class reduce_scatter_tensor_coalesced__default(
 ):
     """c10d::reduce_scatter_tensor_coalesced_(Tensor[] outputs, Tensor[] inputs, __torch__.torch.classes.c10d.ProcessGroup process_group, __torch__.torch.classes.c10d.ReduceOp reduce_op, bool async_op=True, int timeout=-1) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         outputs: Sequence[Tensor],
         inputs: Sequence[Tensor],
@@ -483,7 +483,7 @@ class reduce_scatter_tensor_coalesced__packet(OpPacket):
 
 class scatter__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: list[Any],
         input_tensors: list[Any],
@@ -496,7 +496,7 @@ class scatter__default_handler(Protocol):
 class scatter__default(Handle[scatter__default_handler]):
     """c10d::scatter_(Tensor[] output_tensors, Tensor[][] input_tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int root_rank, bool async_op=True, int timeout=-1) -> (Tensor[], __torch__.torch.classes.c10d.Work)"""
     def __call__(
-        _op,
+        cls,
         /,
         output_tensors: Sequence[Tensor],
         input_tensors: Sequence[Sequence[Tensor]],
@@ -510,12 +510,12 @@ class scatter__packet(OpPacket):
     default: scatter__default
 
 class send_default_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any], process_group: Any, dst: int, tag: int) -> Any: ...
+    def __call__(cls, /, tensors: list[Any], process_group: Any, dst: int, tag: int) -> Any: ...
 
 class send_default(Handle[send_default_handler]):
     """c10d::send(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup process_group, int dst, int tag) -> __torch__.torch.classes.c10d.Work"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         process_group: Any,

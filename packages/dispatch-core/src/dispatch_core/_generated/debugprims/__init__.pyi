@@ -3,5 +3,5 @@
 from dispatch_core._generated.debugprims import debugprims as debugprims_ops
 from dispatch_core._ops import OpNamespace
 
-class debugprims(OpNamespace):
+class debugprims_namespace(OpNamespace):
     load_tensor: debugprims_ops.load_tensor_packet

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class load_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         name: str,
         size: list[Any],
@@ -24,7 +24,7 @@ class load_tensor_default_handler(Protocol):
 class load_tensor_default(Handle[load_tensor_default_handler]):
     """debugprims::load_tensor(str name, int[] size, int[] stride, *, ScalarType dtype, Device device) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         name: str,
         size: Sequence[int],

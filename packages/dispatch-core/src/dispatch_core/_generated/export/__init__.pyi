@@ -3,5 +3,5 @@
 from dispatch_core._generated.export import export as export_ops
 from dispatch_core._ops import OpNamespace
 
-class export(OpNamespace):
+class export_namespace(OpNamespace):
     access_subclass_inner_tensor: export_ops.access_subclass_inner_tensor_packet

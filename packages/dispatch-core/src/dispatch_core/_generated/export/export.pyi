@@ -8,11 +8,11 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class access_subclass_inner_tensor_default_handler(Protocol):
-    def __call__(_op, /, src_subclass_tensor: Any, attr: str) -> Tensor: ...
+    def __call__(cls, /, src_subclass_tensor: Any, attr: str) -> Tensor: ...
 
 class access_subclass_inner_tensor_default(Handle[access_subclass_inner_tensor_default_handler]):
     """export::access_subclass_inner_tensor(Tensor src_subclass_tensor, str attr) -> Tensor"""
-    def __call__(_op, /, src_subclass_tensor: Tensor, attr: str) -> Tensor: ...
+    def __call__(cls, /, src_subclass_tensor: Tensor, attr: str) -> Tensor: ...
 
 class access_subclass_inner_tensor_packet(OpPacket):
     default: access_subclass_inner_tensor_default

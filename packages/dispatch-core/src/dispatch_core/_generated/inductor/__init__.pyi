@@ -3,7 +3,7 @@
 from dispatch_core._generated.inductor import inductor as inductor_ops
 from dispatch_core._ops import OpNamespace
 
-class inductor(OpNamespace):
+class inductor_namespace(OpNamespace):
     _alloc_from_pool: inductor_ops._alloc_from_pool_packet
     _mm_plus_mm: inductor_ops._mm_plus_mm_packet
     _reinterpret_tensor: inductor_ops._reinterpret_tensor_packet

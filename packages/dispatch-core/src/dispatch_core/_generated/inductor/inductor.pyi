@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _alloc_from_pool_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         offset_bytes: int,
@@ -23,7 +23,7 @@ class _alloc_from_pool_default_handler(Protocol):
 class _alloc_from_pool_default(Handle[_alloc_from_pool_default_handler]):
     """inductor::_alloc_from_pool(Tensor self, int offset_bytes, ScalarType dtype, int[] size, int[] stride) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         offset_bytes: int,
@@ -36,18 +36,18 @@ class _alloc_from_pool_packet(OpPacket):
     default: _alloc_from_pool_default
 
 class _mm_plus_mm_default_handler(Protocol):
-    def __call__(_op, /, a: Any, b: Any, c: Any, d: Any, out: Any) -> Tensor: ...
+    def __call__(cls, /, a: Any, b: Any, c: Any, d: Any, out: Any) -> Tensor: ...
 
 class _mm_plus_mm_default(Handle[_mm_plus_mm_default_handler]):
     """inductor::_mm_plus_mm(Tensor a, Tensor b, Tensor c, Tensor d, Tensor(t!) out) -> Tensor(t!)"""
-    def __call__(_op, /, a: Tensor, b: Tensor, c: Tensor, d: Tensor, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, b: Tensor, c: Tensor, d: Tensor, out: Tensor) -> Tensor: ...
 
 class _mm_plus_mm_packet(OpPacket):
     default: _mm_plus_mm_default
 
 class _reinterpret_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         size: list[Any],
@@ -58,7 +58,7 @@ class _reinterpret_tensor_default_handler(Protocol):
 class _reinterpret_tensor_default(Handle[_reinterpret_tensor_default_handler]):
     """inductor::_reinterpret_tensor(Tensor self, int[] size, int[] stride, int offset_increment=0) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         size: Sequence[int],
@@ -71,7 +71,7 @@ class _reinterpret_tensor_packet(OpPacket):
 
 class accumulate_grad__default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         variable: Any,
         variable_grad: Any | None,
@@ -81,7 +81,7 @@ class accumulate_grad__default_handler(Protocol):
 class accumulate_grad__default(Handle[accumulate_grad__default_handler]):
     """inductor::accumulate_grad_(Tensor variable, Tensor? variable_grad, Tensor? new_grad) -> Tensor?"""
     def __call__(
-        _op,
+        cls,
         /,
         variable: Tensor,
         variable_grad: Tensor | None,
@@ -92,11 +92,11 @@ class accumulate_grad__packet(OpPacket):
     default: accumulate_grad__default
 
 class resize_storage_bytes__default_handler(Protocol):
-    def __call__(_op, /, variable: Any, new_size: int) -> None: ...
+    def __call__(cls, /, variable: Any, new_size: int) -> None: ...
 
 class resize_storage_bytes__default(Handle[resize_storage_bytes__default_handler]):
     """inductor::resize_storage_bytes_(Tensor variable, SymInt new_size) -> ()"""
-    def __call__(_op, /, variable: Tensor, new_size: int | torch.SymInt) -> None: ...
+    def __call__(cls, /, variable: Tensor, new_size: int | torch.SymInt) -> None: ...
 
 class resize_storage_bytes__packet(OpPacket):
     default: resize_storage_bytes__default

@@ -3,5 +3,5 @@
 from dispatch_core._generated.inductor_prims import inductor_prims as inductor_prims_ops
 from dispatch_core._ops import OpNamespace
 
-class inductor_prims(OpNamespace):
+class inductor_prims_namespace(OpNamespace):
     inductor_reserve_rng_state: inductor_prims_ops.inductor_reserve_rng_state_packet

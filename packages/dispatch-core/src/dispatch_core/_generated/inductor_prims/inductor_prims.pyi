@@ -10,12 +10,12 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class inductor_reserve_rng_state_default_handler(Protocol):
-    def __call__(_op, /, generator: torch.Generator | None, increment: int) -> Sequence[Tensor]: ...
+    def __call__(cls, /, generator: torch.Generator | None, increment: int) -> Sequence[Tensor]: ...
 
 class inductor_reserve_rng_state_default(Handle[inductor_reserve_rng_state_default_handler]):
     """inductor_prims::inductor_reserve_rng_state(Generator? generator, SymInt increment) -> (Tensor, Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         generator: torch.Generator | None,
         increment: int | torch.SymInt,

@@ -3,6 +3,6 @@
 from dispatch_core._generated.mkl import mkl as mkl_ops
 from dispatch_core._ops import OpNamespace
 
-class mkl(OpNamespace):
+class mkl_namespace(OpNamespace):
     _mkl_linear: mkl_ops._mkl_linear_packet
     _mkl_reorder_linear_weight: mkl_ops._mkl_reorder_linear_weight_packet

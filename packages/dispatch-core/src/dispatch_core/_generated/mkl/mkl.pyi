@@ -9,7 +9,7 @@ from dispatch_core._ops import OpPacket
 
 class _mkl_linear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         MKL_W: Any,
@@ -21,7 +21,7 @@ class _mkl_linear_default_handler(Protocol):
 class _mkl_linear_default(Handle[_mkl_linear_default_handler]):
     """mkl::_mkl_linear(Tensor X, Tensor MKL_W, Tensor ORI_W, Tensor? B, int batch_size) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         MKL_W: Tensor,
@@ -34,11 +34,11 @@ class _mkl_linear_packet(OpPacket):
     default: _mkl_linear_default
 
 class _mkl_reorder_linear_weight_default_handler(Protocol):
-    def __call__(_op, /, X: Any, batch_size: int) -> Tensor: ...
+    def __call__(cls, /, X: Any, batch_size: int) -> Tensor: ...
 
 class _mkl_reorder_linear_weight_default(Handle[_mkl_reorder_linear_weight_default_handler]):
     """mkl::_mkl_reorder_linear_weight(Tensor X, int batch_size) -> Tensor"""
-    def __call__(_op, /, X: Tensor, batch_size: int) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, batch_size: int) -> Tensor: ...
 
 class _mkl_reorder_linear_weight_packet(OpPacket):
     default: _mkl_reorder_linear_weight_default

@@ -3,7 +3,7 @@
 from dispatch_core._generated.mkldnn import mkldnn as mkldnn_ops
 from dispatch_core._ops import OpNamespace
 
-class mkldnn(OpNamespace):
+class mkldnn_namespace(OpNamespace):
     _convolution_pointwise: mkldnn_ops._convolution_pointwise_packet
     _convolution_pointwise_: mkldnn_ops._convolution_pointwise__packet
     _convolution_transpose_pointwise: mkldnn_ops._convolution_transpose_pointwise_packet

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class _convolution_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W: Any,
@@ -28,7 +28,7 @@ class _convolution_pointwise_default_handler(Protocol):
 class _convolution_pointwise_default(Handle[_convolution_pointwise_default_handler]):
     """mkldnn::_convolution_pointwise(Tensor X, Tensor W, Tensor? B, int[] padding, int[] stride, int[] dilation, int groups, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W: Tensor,
@@ -44,7 +44,7 @@ class _convolution_pointwise_default(Handle[_convolution_pointwise_default_handl
 
 class _convolution_pointwise_binary_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         other: Any,
@@ -64,7 +64,7 @@ class _convolution_pointwise_binary_handler(Protocol):
 class _convolution_pointwise_binary(Handle[_convolution_pointwise_binary_handler]):
     """mkldnn::_convolution_pointwise.binary(Tensor X, Tensor other, Tensor W, Tensor? B, int[] padding, int[] stride, int[] dilation, int groups, str binary_attr, Scalar? alpha, str? unary_attr, Scalar?[] unary_scalars, str? unary_algorithm) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         other: Tensor,
@@ -87,7 +87,7 @@ class _convolution_pointwise_packet(OpPacket):
 
 class _convolution_pointwise__binary_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         other: Any,
         X: Any,
@@ -107,7 +107,7 @@ class _convolution_pointwise__binary_handler(Protocol):
 class _convolution_pointwise__binary(Handle[_convolution_pointwise__binary_handler]):
     """mkldnn::_convolution_pointwise_.binary(Tensor(a!) other, Tensor X, Tensor W, Tensor? B, int[] padding, int[] stride, int[] dilation, int groups, str binary_attr, Scalar? alpha, str? unary_attr, Scalar?[] unary_scalars, str? unary_algorithm) -> Tensor(a!) Y"""
     def __call__(
-        _op,
+        cls,
         /,
         other: Tensor,
         X: Tensor,
@@ -129,7 +129,7 @@ class _convolution_pointwise__packet(OpPacket):
 
 class _convolution_transpose_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W: Any,
@@ -149,7 +149,7 @@ class _convolution_transpose_pointwise_default(
 ):
     """mkldnn::_convolution_transpose_pointwise(Tensor X, Tensor W, Tensor? B, int[] padding, int[] output_padding, int[] stride, int[] dilation, int groups, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W: Tensor,
@@ -168,48 +168,48 @@ class _convolution_transpose_pointwise_packet(OpPacket):
     default: _convolution_transpose_pointwise_default
 
 class _get_mkldnn_serialized_md_default_handler(Protocol):
-    def __call__(_op, /, mkldnn_tensor: Any) -> Tensor: ...
+    def __call__(cls, /, mkldnn_tensor: Any) -> Tensor: ...
 
 class _get_mkldnn_serialized_md_default(Handle[_get_mkldnn_serialized_md_default_handler]):
     """mkldnn::_get_mkldnn_serialized_md(Tensor mkldnn_tensor) -> Tensor"""
-    def __call__(_op, /, mkldnn_tensor: Tensor) -> Tensor: ...
+    def __call__(cls, /, mkldnn_tensor: Tensor) -> Tensor: ...
 
 class _get_mkldnn_serialized_md_packet(OpPacket):
     default: _get_mkldnn_serialized_md_default
 
 class _is_mkldnn_acl_supported_default_handler(Protocol):
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _is_mkldnn_acl_supported_default(Handle[_is_mkldnn_acl_supported_default_handler]):
     """mkldnn::_is_mkldnn_acl_supported() -> bool _0"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _is_mkldnn_acl_supported_packet(OpPacket):
     default: _is_mkldnn_acl_supported_default
 
 class _is_mkldnn_bf16_supported_default_handler(Protocol):
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _is_mkldnn_bf16_supported_default(Handle[_is_mkldnn_bf16_supported_default_handler]):
     """mkldnn::_is_mkldnn_bf16_supported() -> bool _0"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _is_mkldnn_bf16_supported_packet(OpPacket):
     default: _is_mkldnn_bf16_supported_default
 
 class _is_mkldnn_fp16_supported_default_handler(Protocol):
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _is_mkldnn_fp16_supported_default(Handle[_is_mkldnn_fp16_supported_default_handler]):
     """mkldnn::_is_mkldnn_fp16_supported() -> bool _0"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _is_mkldnn_fp16_supported_packet(OpPacket):
     default: _is_mkldnn_fp16_supported_default
 
 class _linear_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W: Any,
@@ -222,7 +222,7 @@ class _linear_pointwise_default_handler(Protocol):
 class _linear_pointwise_default(Handle[_linear_pointwise_default_handler]):
     """mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W: Tensor,
@@ -233,12 +233,12 @@ class _linear_pointwise_default(Handle[_linear_pointwise_default_handler]):
     ) -> Tensor: ...
 
 class _linear_pointwise_binary_handler(Protocol):
-    def __call__(_op, /, X: Any, other: Any, W: Any, B: Any | None, attr: str) -> Tensor: ...
+    def __call__(cls, /, X: Any, other: Any, W: Any, B: Any | None, attr: str) -> Tensor: ...
 
 class _linear_pointwise_binary(Handle[_linear_pointwise_binary_handler]):
     """mkldnn::_linear_pointwise.binary(Tensor X, Tensor other, Tensor W, Tensor? B, str attr) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         other: Tensor,
@@ -252,18 +252,18 @@ class _linear_pointwise_packet(OpPacket):
     default: _linear_pointwise_default
 
 class _nbytes_default_handler(Protocol):
-    def __call__(_op, /, mkldnn_tensor: Any) -> int: ...
+    def __call__(cls, /, mkldnn_tensor: Any) -> int: ...
 
 class _nbytes_default(Handle[_nbytes_default_handler]):
     """mkldnn::_nbytes(Tensor mkldnn_tensor) -> int"""
-    def __call__(_op, /, mkldnn_tensor: Tensor) -> int: ...
+    def __call__(cls, /, mkldnn_tensor: Tensor) -> int: ...
 
 class _nbytes_packet(OpPacket):
     default: _nbytes_default
 
 class _reorder_convolution_transpose_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: list[Any] = ...,
@@ -279,7 +279,7 @@ class _reorder_convolution_transpose_weight_default(
 ):
     """mkldnn::_reorder_convolution_transpose_weight(Tensor self, int[2] padding=0, int[2] output_padding=0, int[2] stride=1, int[2] dilation=1, int groups=1, int[]? input_size=None) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: int | Sequence[int] = (0, 0),
@@ -295,7 +295,7 @@ class _reorder_convolution_transpose_weight_packet(OpPacket):
 
 class _reorder_convolution_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         padding: list[Any] = ...,
@@ -308,7 +308,7 @@ class _reorder_convolution_weight_default_handler(Protocol):
 class _reorder_convolution_weight_default(Handle[_reorder_convolution_weight_default_handler]):
     """mkldnn::_reorder_convolution_weight(Tensor self, int[2] padding=0, int[2] stride=1, int[2] dilation=1, int groups=1, int[]? input_size=None) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         padding: int | Sequence[int] = (0, 0),
@@ -322,18 +322,18 @@ class _reorder_convolution_weight_packet(OpPacket):
     default: _reorder_convolution_weight_default
 
 class _reorder_linear_weight_default_handler(Protocol):
-    def __call__(_op, /, self: Any, batch_size: int | None = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, batch_size: int | None = ...) -> Tensor: ...
 
 class _reorder_linear_weight_default(Handle[_reorder_linear_weight_default_handler]):
     """mkldnn::_reorder_linear_weight(Tensor self, int? batch_size=None) -> Tensor Y"""
-    def __call__(_op, /, self: Tensor, batch_size: int | None = None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, batch_size: int | None = None) -> Tensor: ...
 
 class _reorder_linear_weight_packet(OpPacket):
     default: _reorder_linear_weight_default
 
 class _reorder_mkldnn_rnn_layer_weight_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight0: Any,
         weight1: Any,
@@ -349,7 +349,7 @@ class _reorder_mkldnn_rnn_layer_weight_default(
 ):
     """mkldnn::_reorder_mkldnn_rnn_layer_weight(Tensor weight0, Tensor weight1, int hidden_size, bool reverse, bool has_biases, bool batch_first, int[]? input_size=None) -> Tensor[] Y"""
     def __call__(
-        _op,
+        cls,
         /,
         weight0: Tensor,
         weight1: Tensor,
@@ -364,11 +364,11 @@ class _reorder_mkldnn_rnn_layer_weight_packet(OpPacket):
     default: _reorder_mkldnn_rnn_layer_weight_default
 
 class data_ptr_default_handler(Protocol):
-    def __call__(_op, /, mkldnn_tensor: Any) -> int: ...
+    def __call__(cls, /, mkldnn_tensor: Any) -> int: ...
 
 class data_ptr_default(Handle[data_ptr_default_handler]):
     """mkldnn::data_ptr(Tensor mkldnn_tensor) -> int"""
-    def __call__(_op, /, mkldnn_tensor: Tensor) -> int: ...
+    def __call__(cls, /, mkldnn_tensor: Tensor) -> int: ...
 
 class data_ptr_packet(OpPacket):
     default: data_ptr_default

@@ -3,6 +3,6 @@
 from dispatch_core._generated.mkldnn_prepacked import mkldnn_prepacked as mkldnn_prepacked_ops
 from dispatch_core._ops import OpNamespace
 
-class mkldnn_prepacked(OpNamespace):
+class mkldnn_prepacked_namespace(OpNamespace):
     conv2d_prepack: mkldnn_prepacked_ops.conv2d_prepack_packet
     conv2d_run: mkldnn_prepacked_ops.conv2d_run_packet

@@ -10,7 +10,7 @@ from dispatch_core._ops import OpPacket
 
 class conv2d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         W: Any,
         B: Any | None,
@@ -25,7 +25,7 @@ class conv2d_prepack_default_handler(Protocol):
 class conv2d_prepack_default(Handle[conv2d_prepack_default_handler]):
     """mkldnn_prepacked::conv2d_prepack(Tensor W, Tensor? B, int[2] stride, int[2] padding, int[2] dilation, int groups, int[4] input_size, str attr) -> __torch__.torch.classes.mkldnn.ConvOpContext"""
     def __call__(
-        _op,
+        cls,
         /,
         W: Tensor,
         B: Tensor | None,
@@ -41,11 +41,11 @@ class conv2d_prepack_packet(OpPacket):
     default: conv2d_prepack_default
 
 class conv2d_run_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any) -> Tensor: ...
 
 class conv2d_run_default(Handle[conv2d_run_default_handler]):
     """mkldnn_prepacked::conv2d_run(Tensor X, __torch__.torch.classes.mkldnn.ConvOpContext W_prepack) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any) -> Tensor: ...
 
 class conv2d_run_packet(OpPacket):
     default: conv2d_run_default

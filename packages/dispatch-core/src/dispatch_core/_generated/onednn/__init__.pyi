@@ -3,7 +3,7 @@
 from dispatch_core._generated.onednn import onednn as onednn_ops
 from dispatch_core._ops import OpNamespace
 
-class onednn(OpNamespace):
+class onednn_namespace(OpNamespace):
     linear_dynamic_fp16: onednn_ops.linear_dynamic_fp16_packet
     linear_prepack_fp16: onednn_ops.linear_prepack_fp16_packet
     linear_relu_dynamic_fp16: onednn_ops.linear_relu_dynamic_fp16_packet

@@ -11,38 +11,38 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class linear_dynamic_fp16_default_handler(Protocol):
-    def __call__(_op, /, x: Any, w: Any, bias: Any | None) -> Tensor: ...
+    def __call__(cls, /, x: Any, w: Any, bias: Any | None) -> Tensor: ...
 
 class linear_dynamic_fp16_default(Handle[linear_dynamic_fp16_default_handler]):
     """onednn::linear_dynamic_fp16(Tensor x, Tensor w, Tensor? bias) -> Tensor"""
-    def __call__(_op, /, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor: ...
 
 class linear_dynamic_fp16_packet(OpPacket):
     default: linear_dynamic_fp16_default
 
 class linear_prepack_fp16_default_handler(Protocol):
-    def __call__(_op, /, weight: Any, x_shape: list[Any] | None) -> Tensor: ...
+    def __call__(cls, /, weight: Any, x_shape: list[Any] | None) -> Tensor: ...
 
 class linear_prepack_fp16_default(Handle[linear_prepack_fp16_default_handler]):
     """onednn::linear_prepack_fp16(Tensor weight, int[]? x_shape) -> Tensor"""
-    def __call__(_op, /, weight: Tensor, x_shape: Sequence[int] | None) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor, x_shape: Sequence[int] | None) -> Tensor: ...
 
 class linear_prepack_fp16_packet(OpPacket):
     default: linear_prepack_fp16_default
 
 class linear_relu_dynamic_fp16_default_handler(Protocol):
-    def __call__(_op, /, x: Any, w: Any, bias: Any | None) -> Tensor: ...
+    def __call__(cls, /, x: Any, w: Any, bias: Any | None) -> Tensor: ...
 
 class linear_relu_dynamic_fp16_default(Handle[linear_relu_dynamic_fp16_default_handler]):
     """onednn::linear_relu_dynamic_fp16(Tensor x, Tensor w, Tensor? bias) -> Tensor"""
-    def __call__(_op, /, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor: ...
+    def __call__(cls, /, x: Tensor, w: Tensor, bias: Tensor | None) -> Tensor: ...
 
 class linear_relu_dynamic_fp16_packet(OpPacket):
     default: linear_relu_dynamic_fp16_default
 
 class qadd_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         self_scale: float,
@@ -58,7 +58,7 @@ class qadd_tensor_handler(Protocol):
 class qadd_tensor(Handle[qadd_tensor_handler]):
     """onednn::qadd.tensor(Tensor self, float self_scale, int self_zero_point, Tensor other, float other_scale, int other_zero_point, float output_scale, int output_zero_point, ScalarType output_dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         self_scale: float | torch.SymFloat,
@@ -76,7 +76,7 @@ class qadd_packet(OpPacket):
 
 class qadd_relu_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         self_scale: float,
@@ -92,7 +92,7 @@ class qadd_relu_tensor_handler(Protocol):
 class qadd_relu_tensor(Handle[qadd_relu_tensor_handler]):
     """onednn::qadd_relu.tensor(Tensor self, float self_scale, int self_zero_point, Tensor other, float other_scale, int other_zero_point, float output_scale, int output_zero_point, ScalarType output_dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         self_scale: float | torch.SymFloat,
@@ -110,7 +110,7 @@ class qadd_relu_packet(OpPacket):
 
 class qbatch_norm2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         qx_scale: float,
@@ -128,7 +128,7 @@ class qbatch_norm2d_default_handler(Protocol):
 class qbatch_norm2d_default(Handle[qbatch_norm2d_default_handler]):
     """onednn::qbatch_norm2d(Tensor qx, float qx_scale, int qx_zero_point, Tensor weight, Tensor bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point, ScalarType output_dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         qx_scale: float | torch.SymFloat,
@@ -148,7 +148,7 @@ class qbatch_norm2d_packet(OpPacket):
 
 class qconv1d_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: float,
@@ -172,7 +172,7 @@ class qconv1d_pointwise_default_handler(Protocol):
 class qconv1d_pointwise_default(Handle[qconv1d_pointwise_default_handler]):
     """onednn::qconv1d_pointwise(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, str attr, Scalar?[] scalars, str? algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: float | torch.SymFloat,
@@ -198,7 +198,7 @@ class qconv1d_pointwise_packet(OpPacket):
 
 class qconv2d_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: float,
@@ -222,7 +222,7 @@ class qconv2d_pointwise_default_handler(Protocol):
 class qconv2d_pointwise_default(Handle[qconv2d_pointwise_default_handler]):
     """onednn::qconv2d_pointwise(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, str attr, Scalar?[] scalars, str? algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: float | torch.SymFloat,
@@ -245,7 +245,7 @@ class qconv2d_pointwise_default(Handle[qconv2d_pointwise_default_handler]):
 
 class qconv2d_pointwise_binary_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: float,
@@ -274,7 +274,7 @@ class qconv2d_pointwise_binary_handler(Protocol):
 class qconv2d_pointwise_binary(Handle[qconv2d_pointwise_binary_handler]):
     """onednn::qconv2d_pointwise.binary(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor(a!) qaccum, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, float accum_scale, int accum_zero_point, str binary_attr, Scalar? alpha, str? unary_attr, Scalar?[] unary_scalars, str? unary_algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: float | torch.SymFloat,
@@ -302,7 +302,7 @@ class qconv2d_pointwise_binary(Handle[qconv2d_pointwise_binary_handler]):
 
 class qconv2d_pointwise_binary_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: Any,
@@ -331,7 +331,7 @@ class qconv2d_pointwise_binary_tensor_handler(Protocol):
 class qconv2d_pointwise_binary_tensor(Handle[qconv2d_pointwise_binary_tensor_handler]):
     """onednn::qconv2d_pointwise.binary_tensor(Tensor qx, Tensor x_scale, Tensor x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor(a!) qaccum, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, float accum_scale, int accum_zero_point, str binary_attr, Scalar? alpha, str? unary_attr, Scalar?[] unary_scalars, str? unary_algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: Tensor,
@@ -359,7 +359,7 @@ class qconv2d_pointwise_binary_tensor(Handle[qconv2d_pointwise_binary_tensor_han
 
 class qconv2d_pointwise_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: Any,
@@ -383,7 +383,7 @@ class qconv2d_pointwise_tensor_handler(Protocol):
 class qconv2d_pointwise_tensor(Handle[qconv2d_pointwise_tensor_handler]):
     """onednn::qconv2d_pointwise.tensor(Tensor qx, Tensor x_scale, Tensor x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, str attr, Scalar?[] scalars, str? algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: Tensor,
@@ -412,7 +412,7 @@ class qconv2d_pointwise_packet(OpPacket):
 
 class qconv3d_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: float,
@@ -436,7 +436,7 @@ class qconv3d_pointwise_default_handler(Protocol):
 class qconv3d_pointwise_default(Handle[qconv3d_pointwise_default_handler]):
     """onednn::qconv3d_pointwise(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, str attr, Scalar?[] scalars, str? algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: float | torch.SymFloat,
@@ -462,7 +462,7 @@ class qconv3d_pointwise_packet(OpPacket):
 
 class qconv_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: float,
@@ -486,7 +486,7 @@ class qconv_pointwise_default_handler(Protocol):
 class qconv_pointwise_default(Handle[qconv_pointwise_default_handler]):
     """onednn::qconv_pointwise(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, str attr, Scalar?[] scalars, str? algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: float | torch.SymFloat,
@@ -509,7 +509,7 @@ class qconv_pointwise_default(Handle[qconv_pointwise_default_handler]):
 
 class qconv_pointwise_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: Any,
@@ -533,7 +533,7 @@ class qconv_pointwise_tensor_handler(Protocol):
 class qconv_pointwise_tensor(Handle[qconv_pointwise_tensor_handler]):
     """onednn::qconv_pointwise.tensor(Tensor qx, Tensor x_scale, Tensor x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point, ScalarType? output_dtype, str attr, Scalar?[] scalars, str? algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: Tensor,
@@ -560,7 +560,7 @@ class qconv_pointwise_packet(OpPacket):
 
 class qconv_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         w_scales: Any,
@@ -576,7 +576,7 @@ class qconv_prepack_default_handler(Protocol):
 class qconv_prepack_default(Handle[qconv_prepack_default_handler]):
     """onednn::qconv_prepack(Tensor weight, Tensor w_scales, float x_scale, int x_zp, int[] stride, int[] padding, int[] dilation, int groups, int[]? x_shape=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         w_scales: Tensor,
@@ -594,7 +594,7 @@ class qconv_prepack_packet(OpPacket):
 
 class qlinear_pointwise_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: float,
@@ -614,7 +614,7 @@ class qlinear_pointwise_default_handler(Protocol):
 class qlinear_pointwise_default(Handle[qlinear_pointwise_default_handler]):
     """onednn::qlinear_pointwise(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, float output_scale, int output_zero_point, ScalarType? output_dtype, str post_op_name, Scalar?[] post_op_args, str post_op_algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: float | torch.SymFloat,
@@ -633,7 +633,7 @@ class qlinear_pointwise_default(Handle[qlinear_pointwise_default_handler]):
 
 class qlinear_pointwise_binary_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: float,
@@ -658,7 +658,7 @@ class qlinear_pointwise_binary_handler(Protocol):
 class qlinear_pointwise_binary(Handle[qlinear_pointwise_binary_handler]):
     """onednn::qlinear_pointwise.binary(Tensor qx, float x_scale, int x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? other, Tensor? bias, float output_scale, int output_zero_point, ScalarType? output_dtype, float other_scale, int other_zp, str binary_post_op, float binary_alpha, str unary_post_op, Scalar?[] unary_post_op_args, str unary_post_op_algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: float | torch.SymFloat,
@@ -682,7 +682,7 @@ class qlinear_pointwise_binary(Handle[qlinear_pointwise_binary_handler]):
 
 class qlinear_pointwise_binary_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: Any,
@@ -707,7 +707,7 @@ class qlinear_pointwise_binary_tensor_handler(Protocol):
 class qlinear_pointwise_binary_tensor(Handle[qlinear_pointwise_binary_tensor_handler]):
     """onednn::qlinear_pointwise.binary_tensor(Tensor qx, Tensor x_scale, Tensor x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? other, Tensor? bias, float output_scale, int output_zero_point, ScalarType? output_dtype, float other_scale, int other_zp, str binary_post_op, float binary_alpha, str unary_post_op, Scalar?[] unary_post_op_args, str unary_post_op_algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: Tensor,
@@ -731,7 +731,7 @@ class qlinear_pointwise_binary_tensor(Handle[qlinear_pointwise_binary_tensor_han
 
 class qlinear_pointwise_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         x_scale: Any,
@@ -751,7 +751,7 @@ class qlinear_pointwise_tensor_handler(Protocol):
 class qlinear_pointwise_tensor(Handle[qlinear_pointwise_tensor_handler]):
     """onednn::qlinear_pointwise.tensor(Tensor qx, Tensor x_scale, Tensor x_zero_point, Tensor qw, Tensor w_scale, Tensor w_zero_point, Tensor? bias, float output_scale, int output_zero_point, ScalarType? output_dtype, str post_op_name, Scalar?[] post_op_args, str post_op_algorithm) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         x_scale: Tensor,
@@ -775,18 +775,18 @@ class qlinear_pointwise_packet(OpPacket):
     tensor: qlinear_pointwise_tensor
 
 class qlinear_prepack_default_handler(Protocol):
-    def __call__(_op, /, weight: Any, x_shape: list[Any] | None) -> Tensor: ...
+    def __call__(cls, /, weight: Any, x_shape: list[Any] | None) -> Tensor: ...
 
 class qlinear_prepack_default(Handle[qlinear_prepack_default_handler]):
     """onednn::qlinear_prepack(Tensor weight, int[]? x_shape) -> Tensor"""
-    def __call__(_op, /, weight: Tensor, x_shape: Sequence[int] | None) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor, x_shape: Sequence[int] | None) -> Tensor: ...
 
 class qlinear_prepack_packet(OpPacket):
     default: qlinear_prepack_default
 
 class qmul_tensor_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         self_scale: float,
@@ -802,7 +802,7 @@ class qmul_tensor_handler(Protocol):
 class qmul_tensor(Handle[qmul_tensor_handler]):
     """onednn::qmul.tensor(Tensor self, float self_scale, int self_zero_point, Tensor other, float other_scale, int other_zero_point, float output_scale, int output_zero_point, ScalarType output_dtype) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         self_scale: float | torch.SymFloat,

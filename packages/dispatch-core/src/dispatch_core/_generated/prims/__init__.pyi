@@ -3,7 +3,7 @@
 from dispatch_core._generated.prims import prims as prims_ops
 from dispatch_core._ops import OpNamespace
 
-class prims(OpNamespace):
+class prims_namespace(OpNamespace):
     _make_token: prims_ops._make_token_packet
     _sink_tokens: prims_ops._sink_tokens_packet
     abs: prims_ops.abs_packet

@@ -694,7 +694,12 @@ def isfinite(self):
     return {"self": self}
 
 
-@stub("prims::item(Tensor a) -> Scalar", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::item(Tensor a) -> Scalar",
+    tags="pt2_compliant_tag",
+    composite="explicit",
+    reads_data="always",
+)
 def item(a):
     return {"a": a}
 
@@ -819,6 +824,7 @@ def nextafter(self, other):
     "prims::normal(SymInt[] shape, *, Scalar mean, Scalar std, ScalarType dtype, Device device, bool requires_grad, Generator? generator=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="explicit",
+    random=True,
 )
 def normal(shape, *, mean, std, dtype, device, requires_grad, generator=None):
     return {
@@ -1036,6 +1042,7 @@ def trunc(self):
     "prims::uniform(SymInt[] shape, *, Scalar low, Scalar high, ScalarType dtype, Device device, SymInt[] stride, Generator? generator=None) -> Tensor",
     tags="pt2_compliant_tag",
     composite="explicit",
+    random=True,
 )
 def uniform(shape, *, low, high, dtype, device, stride, generator=None):
     return {

@@ -11,68 +11,68 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _make_token_default_handler(Protocol):
-    def __call__(_op, /) -> Tensor: ...
+    def __call__(cls, /) -> Tensor: ...
 
 class _make_token_default(Handle[_make_token_default_handler]):
     """prims::_make_token() -> Tensor"""
-    def __call__(_op, /) -> Tensor: ...
+    def __call__(cls, /) -> Tensor: ...
 
 class _make_token_packet(OpPacket):
     default: _make_token_default
 
 class _sink_tokens_default_handler(Protocol):
-    def __call__(_op, /, tokens: list[Any]) -> None: ...
+    def __call__(cls, /, tokens: list[Any]) -> None: ...
 
 class _sink_tokens_default(Handle[_sink_tokens_default_handler]):
     """prims::_sink_tokens(Tensor[] tokens) -> ()"""
-    def __call__(_op, /, tokens: Sequence[Tensor]) -> None: ...
+    def __call__(cls, /, tokens: Sequence[Tensor]) -> None: ...
 
 class _sink_tokens_packet(OpPacket):
     default: _sink_tokens_default
 
 class abs_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class abs_default(Handle[abs_default_handler]):
     """prims::abs(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class abs_packet(OpPacket):
     default: abs_default
 
 class acos_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class acos_default(Handle[acos_default_handler]):
     """prims::acos(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class acos_packet(OpPacket):
     default: acos_default
 
 class acosh_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class acosh_default(Handle[acosh_default_handler]):
     """prims::acosh(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class acosh_packet(OpPacket):
     default: acosh_default
 
 class add_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class add_default(Handle[add_default_handler]):
     """prims::add(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class add_packet(OpPacket):
     default: add_default
 
 class amax_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inp: Any,
         dims: list[Any] | None,
@@ -83,7 +83,7 @@ class amax_default_handler(Protocol):
 class amax_default(Handle[amax_default_handler]):
     """prims::amax(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         inp: Tensor,
         dims: Sequence[int] | None,
@@ -96,7 +96,7 @@ class amax_packet(OpPacket):
 
 class amin_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inp: Any,
         dims: list[Any] | None,
@@ -107,7 +107,7 @@ class amin_default_handler(Protocol):
 class amin_default(Handle[amin_default_handler]):
     """prims::amin(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         inp: Tensor,
         dims: Sequence[int] | None,
@@ -120,7 +120,7 @@ class amin_packet(OpPacket):
 
 class as_strided_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         a: Any,
         size: list[Any],
@@ -131,7 +131,7 @@ class as_strided_default_handler(Protocol):
 class as_strided_default(Handle[as_strided_default_handler]):
     """prims::as_strided(Tensor(a!) a, SymInt[] size, SymInt[] stride, SymInt storage_offset) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         a: Tensor,
         size: Sequence[int | torch.SymInt],
@@ -144,7 +144,7 @@ class as_strided_packet(OpPacket):
 
 class as_strided_scatter_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         src: Any,
@@ -156,7 +156,7 @@ class as_strided_scatter_default_handler(Protocol):
 class as_strided_scatter_default(Handle[as_strided_scatter_default_handler]):
     """prims::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt storage_offset) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         src: Tensor,
@@ -169,162 +169,162 @@ class as_strided_scatter_packet(OpPacket):
     default: as_strided_scatter_default
 
 class asin_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class asin_default(Handle[asin_default_handler]):
     """prims::asin(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class asin_packet(OpPacket):
     default: asin_default
 
 class asinh_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class asinh_default(Handle[asinh_default_handler]):
     """prims::asinh(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class asinh_packet(OpPacket):
     default: asinh_default
 
 class atan_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class atan_default(Handle[atan_default_handler]):
     """prims::atan(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class atan_packet(OpPacket):
     default: atan_default
 
 class atan2_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class atan2_default(Handle[atan2_default_handler]):
     """prims::atan2(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class atan2_packet(OpPacket):
     default: atan2_default
 
 class atanh_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class atanh_default(Handle[atanh_default_handler]):
     """prims::atanh(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class atanh_packet(OpPacket):
     default: atanh_default
 
 class bessel_i0_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class bessel_i0_default(Handle[bessel_i0_default_handler]):
     """prims::bessel_i0(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class bessel_i0_packet(OpPacket):
     default: bessel_i0_default
 
 class bessel_i0e_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class bessel_i0e_default(Handle[bessel_i0e_default_handler]):
     """prims::bessel_i0e(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class bessel_i0e_packet(OpPacket):
     default: bessel_i0e_default
 
 class bessel_i1_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class bessel_i1_default(Handle[bessel_i1_default_handler]):
     """prims::bessel_i1(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class bessel_i1_packet(OpPacket):
     default: bessel_i1_default
 
 class bessel_i1e_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class bessel_i1e_default(Handle[bessel_i1e_default_handler]):
     """prims::bessel_i1e(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class bessel_i1e_packet(OpPacket):
     default: bessel_i1e_default
 
 class bessel_j0_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class bessel_j0_default(Handle[bessel_j0_default_handler]):
     """prims::bessel_j0(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class bessel_j0_packet(OpPacket):
     default: bessel_j0_default
 
 class bessel_j1_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class bessel_j1_default(Handle[bessel_j1_default_handler]):
     """prims::bessel_j1(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class bessel_j1_packet(OpPacket):
     default: bessel_j1_default
 
 class bitwise_and_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class bitwise_and_default(Handle[bitwise_and_default_handler]):
     """prims::bitwise_and(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class bitwise_and_packet(OpPacket):
     default: bitwise_and_default
 
 class bitwise_not_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class bitwise_not_default(Handle[bitwise_not_default_handler]):
     """prims::bitwise_not(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class bitwise_not_packet(OpPacket):
     default: bitwise_not_default
 
 class bitwise_or_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class bitwise_or_default(Handle[bitwise_or_default_handler]):
     """prims::bitwise_or(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class bitwise_or_packet(OpPacket):
     default: bitwise_or_default
 
 class bitwise_xor_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class bitwise_xor_default(Handle[bitwise_xor_default_handler]):
     """prims::bitwise_xor(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class bitwise_xor_packet(OpPacket):
     default: bitwise_xor_default
 
 class broadcast_in_dim_default_handler(Protocol):
-    def __call__(_op, /, a: Any, shape: list[Any], broadcast_dimensions: list[Any]) -> Tensor: ...
+    def __call__(cls, /, a: Any, shape: list[Any], broadcast_dimensions: list[Any]) -> Tensor: ...
 
 class broadcast_in_dim_default(Handle[broadcast_in_dim_default_handler]):
     """prims::broadcast_in_dim(Tensor(a) a, SymInt[] shape, int[] broadcast_dimensions) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         a: Tensor,
         shape: Sequence[int | torch.SymInt],
@@ -335,38 +335,38 @@ class broadcast_in_dim_packet(OpPacket):
     default: broadcast_in_dim_default
 
 class cat_default_handler(Protocol):
-    def __call__(_op, /, tensors: list[Any], dim: int) -> Tensor: ...
+    def __call__(cls, /, tensors: list[Any], dim: int) -> Tensor: ...
 
 class cat_default(Handle[cat_default_handler]):
     """prims::cat(Tensor[] tensors, int dim) -> Tensor"""
-    def __call__(_op, /, tensors: Sequence[Tensor], dim: int) -> Tensor: ...
+    def __call__(cls, /, tensors: Sequence[Tensor], dim: int) -> Tensor: ...
 
 class cat_packet(OpPacket):
     default: cat_default
 
 class cbrt_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class cbrt_default(Handle[cbrt_default_handler]):
     """prims::cbrt(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class cbrt_packet(OpPacket):
     default: cbrt_default
 
 class ceil_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class ceil_default(Handle[ceil_default_handler]):
     """prims::ceil(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class ceil_packet(OpPacket):
     default: ceil_default
 
 class clone_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         *,
@@ -376,7 +376,7 @@ class clone_default_handler(Protocol):
 class clone_default(Handle[clone_default_handler]):
     """prims::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -387,102 +387,102 @@ class clone_packet(OpPacket):
     default: clone_default
 
 class collapse_default_handler(Protocol):
-    def __call__(_op, /, a: Any, start: int, end: int) -> Tensor: ...
+    def __call__(cls, /, a: Any, start: int, end: int) -> Tensor: ...
 
 class collapse_default(Handle[collapse_default_handler]):
     """prims::collapse(Tensor a, int start, int end) -> Tensor"""
-    def __call__(_op, /, a: Tensor, start: int, end: int) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, start: int, end: int) -> Tensor: ...
 
 class collapse_packet(OpPacket):
     default: collapse_default
 
 class collapse_view_default_handler(Protocol):
-    def __call__(_op, /, a: Any, start: int, end: int) -> Tensor: ...
+    def __call__(cls, /, a: Any, start: int, end: int) -> Tensor: ...
 
 class collapse_view_default(Handle[collapse_view_default_handler]):
     """prims::collapse_view(Tensor(a) a, int start, int end) -> Tensor(a)"""
-    def __call__(_op, /, a: Tensor, start: int, end: int) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, start: int, end: int) -> Tensor: ...
 
 class collapse_view_packet(OpPacket):
     default: collapse_view_default
 
 class conj_default_handler(Protocol):
-    def __call__(_op, /, a: Any) -> Tensor: ...
+    def __call__(cls, /, a: Any) -> Tensor: ...
 
 class conj_default(Handle[conj_default_handler]):
     """prims::conj(Tensor(a) a) -> Tensor(a)"""
-    def __call__(_op, /, a: Tensor) -> Tensor: ...
+    def __call__(cls, /, a: Tensor) -> Tensor: ...
 
 class conj_packet(OpPacket):
     default: conj_default
 
 class conj_physical_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class conj_physical_default(Handle[conj_physical_default_handler]):
     """prims::conj_physical(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class conj_physical_packet(OpPacket):
     default: conj_physical_default
 
 class convert_element_type_default_handler(Protocol):
-    def __call__(_op, /, a: Any, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, a: Any, dtype: torch.dtype) -> Tensor: ...
 
 class convert_element_type_default(Handle[convert_element_type_default_handler]):
     """prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor"""
-    def __call__(_op, /, a: Tensor, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, dtype: torch.dtype) -> Tensor: ...
 
 class convert_element_type_packet(OpPacket):
     default: convert_element_type_default
 
 class copy_strided_default_handler(Protocol):
-    def __call__(_op, /, a: Any, stride: list[Any]) -> Tensor: ...
+    def __call__(cls, /, a: Any, stride: list[Any]) -> Tensor: ...
 
 class copy_strided_default(Handle[copy_strided_default_handler]):
     """prims::copy_strided(Tensor a, SymInt[] stride) -> Tensor"""
-    def __call__(_op, /, a: Tensor, stride: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, stride: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class copy_strided_packet(OpPacket):
     default: copy_strided_default
 
 class copy_to_default_handler(Protocol):
-    def __call__(_op, /, a: Any, b: Any) -> Tensor: ...
+    def __call__(cls, /, a: Any, b: Any) -> Tensor: ...
 
 class copy_to_default(Handle[copy_to_default_handler]):
     """prims::copy_to(Tensor(a!) a, Tensor b) -> Tensor(a!)"""
-    def __call__(_op, /, a: Tensor, b: Tensor) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, b: Tensor) -> Tensor: ...
 
 class copy_to_packet(OpPacket):
     default: copy_to_default
 
 class cos_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class cos_default(Handle[cos_default_handler]):
     """prims::cos(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class cos_packet(OpPacket):
     default: cos_default
 
 class cosh_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class cosh_default(Handle[cosh_default_handler]):
     """prims::cosh(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class cosh_packet(OpPacket):
     default: cosh_default
 
 class device_put_default_handler(Protocol):
-    def __call__(_op, /, a: Any, device: torch.device, non_blocking: bool = ...) -> Tensor: ...
+    def __call__(cls, /, a: Any, device: torch.device, non_blocking: bool = ...) -> Tensor: ...
 
 class device_put_default(Handle[device_put_default_handler]):
     """prims::device_put(Tensor a, Device device, bool non_blocking=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         a: Tensor,
         device: torch.device | str,
@@ -493,28 +493,28 @@ class device_put_packet(OpPacket):
     default: device_put_default
 
 class digamma_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class digamma_default(Handle[digamma_default_handler]):
     """prims::digamma(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class digamma_packet(OpPacket):
     default: digamma_default
 
 class div_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class div_default(Handle[div_default_handler]):
     """prims::div(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class div_packet(OpPacket):
     default: div_default
 
 class empty_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         shape: list[Any],
         *,
@@ -526,7 +526,7 @@ class empty_default_handler(Protocol):
 class empty_default(Handle[empty_default_handler]):
     """prims::empty(SymInt[] shape, *, ScalarType dtype, Device device, bool requires_grad) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         shape: Sequence[int | torch.SymInt],
         *,
@@ -540,7 +540,7 @@ class empty_packet(OpPacket):
 
 class empty_permuted_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         shape: list[Any],
         physical_layout: list[Any],
@@ -553,7 +553,7 @@ class empty_permuted_default_handler(Protocol):
 class empty_permuted_default(Handle[empty_permuted_default_handler]):
     """prims::empty_permuted(SymInt[] shape, int[] physical_layout, *, ScalarType dtype, Device device, bool requires_grad) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         shape: Sequence[int | torch.SymInt],
         physical_layout: Sequence[int],
@@ -568,7 +568,7 @@ class empty_permuted_packet(OpPacket):
 
 class empty_strided_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         shape: list[Any],
         strides: list[Any],
@@ -581,7 +581,7 @@ class empty_strided_default_handler(Protocol):
 class empty_strided_default(Handle[empty_strided_default_handler]):
     """prims::empty_strided(SymInt[] shape, SymInt[] strides, *, ScalarType dtype, Device device, bool requires_grad) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         shape: Sequence[int | torch.SymInt],
         strides: Sequence[int | torch.SymInt],
@@ -595,102 +595,102 @@ class empty_strided_packet(OpPacket):
     default: empty_strided_default
 
 class eq_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class eq_default(Handle[eq_default_handler]):
     """prims::eq(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class eq_packet(OpPacket):
     default: eq_default
 
 class erf_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class erf_default(Handle[erf_default_handler]):
     """prims::erf(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class erf_packet(OpPacket):
     default: erf_default
 
 class erf_inv_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class erf_inv_default(Handle[erf_inv_default_handler]):
     """prims::erf_inv(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class erf_inv_packet(OpPacket):
     default: erf_inv_default
 
 class erfc_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class erfc_default(Handle[erfc_default_handler]):
     """prims::erfc(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class erfc_packet(OpPacket):
     default: erfc_default
 
 class erfcx_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class erfcx_default(Handle[erfcx_default_handler]):
     """prims::erfcx(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class erfcx_packet(OpPacket):
     default: erfcx_default
 
 class exp_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class exp_default(Handle[exp_default_handler]):
     """prims::exp(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class exp_packet(OpPacket):
     default: exp_default
 
 class exp2_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class exp2_default(Handle[exp2_default_handler]):
     """prims::exp2(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class exp2_packet(OpPacket):
     default: exp2_default
 
 class expm1_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class expm1_default(Handle[expm1_default_handler]):
     """prims::expm1(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class expm1_packet(OpPacket):
     default: expm1_default
 
 class fft_c2c_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dim: list[Any], forward: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dim: list[Any], forward: bool) -> Tensor: ...
 
 class fft_c2c_default(Handle[fft_c2c_default_handler]):
     """prims::fft_c2c(Tensor self, *, int[] dim, bool forward) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, dim: Sequence[int], forward: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, dim: Sequence[int], forward: bool) -> Tensor: ...
 
 class fft_c2c_packet(OpPacket):
     default: fft_c2c_default
 
 class fft_c2r_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dim: list[Any], last_dim_size: int) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dim: list[Any], last_dim_size: int) -> Tensor: ...
 
 class fft_c2r_default(Handle[fft_c2r_default_handler]):
     """prims::fft_c2r(Tensor self, *, int[] dim, SymInt last_dim_size) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         *,
@@ -702,78 +702,78 @@ class fft_c2r_packet(OpPacket):
     default: fft_c2r_default
 
 class fft_r2c_default_handler(Protocol):
-    def __call__(_op, /, self: Any, *, dim: list[Any], onesided: bool) -> Tensor: ...
+    def __call__(cls, /, self: Any, *, dim: list[Any], onesided: bool) -> Tensor: ...
 
 class fft_r2c_default(Handle[fft_r2c_default_handler]):
     """prims::fft_r2c(Tensor self, *, int[] dim, bool onesided) -> Tensor"""
-    def __call__(_op, /, self: Tensor, *, dim: Sequence[int], onesided: bool) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, *, dim: Sequence[int], onesided: bool) -> Tensor: ...
 
 class fft_r2c_packet(OpPacket):
     default: fft_r2c_default
 
 class fill_default_handler(Protocol):
-    def __call__(_op, /, self: Any, value: float) -> Tensor: ...
+    def __call__(cls, /, self: Any, value: float) -> Tensor: ...
 
 class fill_default(Handle[fill_default_handler]):
     """prims::fill(Tensor self, Scalar value) -> Tensor"""
-    def __call__(_op, /, self: Tensor, value: Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, value: Number) -> Tensor: ...
 
 class fill_packet(OpPacket):
     default: fill_default
 
 class floor_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class floor_default(Handle[floor_default_handler]):
     """prims::floor(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class floor_packet(OpPacket):
     default: floor_default
 
 class fmax_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class fmax_default(Handle[fmax_default_handler]):
     """prims::fmax(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class fmax_packet(OpPacket):
     default: fmax_default
 
 class fmin_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class fmin_default(Handle[fmin_default_handler]):
     """prims::fmin(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class fmin_packet(OpPacket):
     default: fmin_default
 
 class fmod_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class fmod_default(Handle[fmod_default_handler]):
     """prims::fmod(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class fmod_packet(OpPacket):
     default: fmod_default
 
 class frexp_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: Any) -> Sequence[Tensor]: ...
 
 class frexp_default(Handle[frexp_default_handler]):
     """prims::frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)"""
-    def __call__(_op, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(cls, /, self: Tensor) -> tuple[Tensor, Tensor]: ...
 
 class frexp_packet(OpPacket):
     default: frexp_default
 
 class full_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         shape: list[Any],
         fill_value: float,
@@ -786,7 +786,7 @@ class full_default_handler(Protocol):
 class full_default(Handle[full_default_handler]):
     """prims::full(SymInt[] shape, Scalar fill_value, *, ScalarType dtype, Device device, bool requires_grad) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         shape: Sequence[int | torch.SymInt],
         fill_value: Number,
@@ -801,7 +801,7 @@ class full_packet(OpPacket):
 
 class full_like_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         a: Any,
         fill_value: float,
@@ -814,7 +814,7 @@ class full_like_default_handler(Protocol):
 class full_like_default(Handle[full_like_default_handler]):
     """prims::full_like(Tensor a, Scalar fill_value, *, ScalarType dtype, Device device, bool requires_grad) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         a: Tensor,
         fill_value: Number,
@@ -828,78 +828,78 @@ class full_like_packet(OpPacket):
     default: full_like_default
 
 class gcd_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class gcd_default(Handle[gcd_default_handler]):
     """prims::gcd(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class gcd_packet(OpPacket):
     default: gcd_default
 
 class ge_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class ge_default(Handle[ge_default_handler]):
     """prims::ge(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class ge_packet(OpPacket):
     default: ge_default
 
 class gt_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class gt_default(Handle[gt_default_handler]):
     """prims::gt(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class gt_packet(OpPacket):
     default: gt_default
 
 class hypot_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class hypot_default(Handle[hypot_default_handler]):
     """prims::hypot(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class hypot_packet(OpPacket):
     default: hypot_default
 
 class igamma_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class igamma_default(Handle[igamma_default_handler]):
     """prims::igamma(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class igamma_packet(OpPacket):
     default: igamma_default
 
 class igammac_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class igammac_default(Handle[igammac_default_handler]):
     """prims::igammac(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class igammac_packet(OpPacket):
     default: igammac_default
 
 class imag_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class imag_default(Handle[imag_default_handler]):
     """prims::imag(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class imag_packet(OpPacket):
     default: imag_default
 
 class iota_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         length: int,
         *,
@@ -913,7 +913,7 @@ class iota_default_handler(Protocol):
 class iota_default(Handle[iota_default_handler]):
     """prims::iota(SymInt length, *, SymInt start, SymInt step, ScalarType dtype, Device device, bool requires_grad) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         length: int | torch.SymInt,
         *,
@@ -928,188 +928,188 @@ class iota_packet(OpPacket):
     default: iota_default
 
 class isfinite_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class isfinite_default(Handle[isfinite_default_handler]):
     """prims::isfinite(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class isfinite_packet(OpPacket):
     default: isfinite_default
 
 class item_default_handler(Protocol):
-    def __call__(_op, /, a: Any) -> Number: ...
+    def __call__(cls, /, a: Any) -> Number: ...
 
 class item_default(Handle[item_default_handler]):
     """prims::item(Tensor a) -> Scalar"""
-    def __call__(_op, /, a: Tensor) -> Any: ...
+    def __call__(cls, /, a: Tensor) -> Any: ...
 
 class item_packet(OpPacket):
     default: item_default
 
 class le_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class le_default(Handle[le_default_handler]):
     """prims::le(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class le_packet(OpPacket):
     default: le_default
 
 class lgamma_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class lgamma_default(Handle[lgamma_default_handler]):
     """prims::lgamma(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class lgamma_packet(OpPacket):
     default: lgamma_default
 
 class log_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class log_default(Handle[log_default_handler]):
     """prims::log(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class log_packet(OpPacket):
     default: log_default
 
 class log10_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class log10_default(Handle[log10_default_handler]):
     """prims::log10(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class log10_packet(OpPacket):
     default: log10_default
 
 class log1p_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class log1p_default(Handle[log1p_default_handler]):
     """prims::log1p(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class log1p_packet(OpPacket):
     default: log1p_default
 
 class log2_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class log2_default(Handle[log2_default_handler]):
     """prims::log2(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class log2_packet(OpPacket):
     default: log2_default
 
 class lt_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class lt_default(Handle[lt_default_handler]):
     """prims::lt(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class lt_packet(OpPacket):
     default: lt_default
 
 class maximum_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class maximum_default(Handle[maximum_default_handler]):
     """prims::maximum(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class maximum_packet(OpPacket):
     default: maximum_default
 
 class maximum_value_default_handler(Protocol):
-    def __call__(_op, /, dtype: torch.dtype) -> Number: ...
+    def __call__(cls, /, dtype: torch.dtype) -> Number: ...
 
 class maximum_value_default(Handle[maximum_value_default_handler]):
     """prims::maximum_value(ScalarType dtype) -> Scalar"""
-    def __call__(_op, /, dtype: torch.dtype) -> Any: ...
+    def __call__(cls, /, dtype: torch.dtype) -> Any: ...
 
 class maximum_value_packet(OpPacket):
     default: maximum_value_default
 
 class minimum_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class minimum_default(Handle[minimum_default_handler]):
     """prims::minimum(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class minimum_packet(OpPacket):
     default: minimum_default
 
 class minimum_value_default_handler(Protocol):
-    def __call__(_op, /, dtype: torch.dtype) -> Number: ...
+    def __call__(cls, /, dtype: torch.dtype) -> Number: ...
 
 class minimum_value_default(Handle[minimum_value_default_handler]):
     """prims::minimum_value(ScalarType dtype) -> Scalar"""
-    def __call__(_op, /, dtype: torch.dtype) -> Any: ...
+    def __call__(cls, /, dtype: torch.dtype) -> Any: ...
 
 class minimum_value_packet(OpPacket):
     default: minimum_value_default
 
 class mul_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class mul_default(Handle[mul_default_handler]):
     """prims::mul(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class mul_packet(OpPacket):
     default: mul_default
 
 class ndtri_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class ndtri_default(Handle[ndtri_default_handler]):
     """prims::ndtri(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class ndtri_packet(OpPacket):
     default: ndtri_default
 
 class ne_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class ne_default(Handle[ne_default_handler]):
     """prims::ne(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class ne_packet(OpPacket):
     default: ne_default
 
 class neg_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class neg_default(Handle[neg_default_handler]):
     """prims::neg(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class neg_packet(OpPacket):
     default: neg_default
 
 class nextafter_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class nextafter_default(Handle[nextafter_default_handler]):
     """prims::nextafter(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class nextafter_packet(OpPacket):
     default: nextafter_default
 
 class normal_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         shape: list[Any],
         *,
@@ -1124,7 +1124,7 @@ class normal_default_handler(Protocol):
 class normal_default(Handle[normal_default_handler]):
     """prims::normal(SymInt[] shape, *, Scalar mean, Scalar std, ScalarType dtype, Device device, bool requires_grad, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         shape: Sequence[int | torch.SymInt],
         *,
@@ -1140,18 +1140,18 @@ class normal_packet(OpPacket):
     default: normal_default
 
 class pow_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class pow_default(Handle[pow_default_handler]):
     """prims::pow(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class pow_packet(OpPacket):
     default: pow_default
 
 class prod_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inp: Any,
         dims: list[Any] | None,
@@ -1162,7 +1162,7 @@ class prod_default_handler(Protocol):
 class prod_default(Handle[prod_default_handler]):
     """prims::prod(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         inp: Tensor,
         dims: Sequence[int] | None,
@@ -1174,88 +1174,88 @@ class prod_packet(OpPacket):
     default: prod_default
 
 class real_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class real_default(Handle[real_default_handler]):
     """prims::real(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class real_packet(OpPacket):
     default: real_default
 
 class reciprocal_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class reciprocal_default(Handle[reciprocal_default_handler]):
     """prims::reciprocal(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class reciprocal_packet(OpPacket):
     default: reciprocal_default
 
 class remainder_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class remainder_default(Handle[remainder_default_handler]):
     """prims::remainder(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class remainder_packet(OpPacket):
     default: remainder_default
 
 class reshape_default_handler(Protocol):
-    def __call__(_op, /, a: Any, shape: list[Any]) -> Tensor: ...
+    def __call__(cls, /, a: Any, shape: list[Any]) -> Tensor: ...
 
 class reshape_default(Handle[reshape_default_handler]):
     """prims::reshape(Tensor a, SymInt[] shape) -> Tensor"""
-    def __call__(_op, /, a: Tensor, shape: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, shape: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class reshape_packet(OpPacket):
     default: reshape_default
 
 class resize_default_handler(Protocol):
-    def __call__(_op, /, a: Any, shape: list[Any]) -> Tensor: ...
+    def __call__(cls, /, a: Any, shape: list[Any]) -> Tensor: ...
 
 class resize_default(Handle[resize_default_handler]):
     """prims::resize(Tensor(a!) a, SymInt[] shape) -> Tensor(a!)"""
-    def __call__(_op, /, a: Tensor, shape: Sequence[int | torch.SymInt]) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, shape: Sequence[int | torch.SymInt]) -> Tensor: ...
 
 class resize_packet(OpPacket):
     default: resize_default
 
 class rev_default_handler(Protocol):
-    def __call__(_op, /, a: Any, dims: list[Any]) -> Tensor: ...
+    def __call__(cls, /, a: Any, dims: list[Any]) -> Tensor: ...
 
 class rev_default(Handle[rev_default_handler]):
     """prims::rev(Tensor a, int[] dims) -> Tensor"""
-    def __call__(_op, /, a: Tensor, dims: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, dims: Sequence[int]) -> Tensor: ...
 
 class rev_packet(OpPacket):
     default: rev_default
 
 class round_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class round_default(Handle[round_default_handler]):
     """prims::round(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class round_packet(OpPacket):
     default: round_default
 
 class rsqrt_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class rsqrt_default(Handle[rsqrt_default_handler]):
     """prims::rsqrt(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class rsqrt_packet(OpPacket):
     default: rsqrt_default
 
 class scalar_tensor_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         s: float,
         *,
@@ -1266,7 +1266,7 @@ class scalar_tensor_default_handler(Protocol):
 class scalar_tensor_default(Handle[scalar_tensor_default_handler]):
     """prims::scalar_tensor(Scalar s, *, ScalarType? dtype=None, Device? device=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         s: Number,
         *,
@@ -1278,118 +1278,118 @@ class scalar_tensor_packet(OpPacket):
     default: scalar_tensor_default
 
 class shift_left_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class shift_left_default(Handle[shift_left_default_handler]):
     """prims::shift_left(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class shift_left_packet(OpPacket):
     default: shift_left_default
 
 class shift_right_arithmetic_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class shift_right_arithmetic_default(Handle[shift_right_arithmetic_default_handler]):
     """prims::shift_right_arithmetic(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class shift_right_arithmetic_packet(OpPacket):
     default: shift_right_arithmetic_default
 
 class sign_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class sign_default(Handle[sign_default_handler]):
     """prims::sign(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class sign_packet(OpPacket):
     default: sign_default
 
 class signbit_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class signbit_default(Handle[signbit_default_handler]):
     """prims::signbit(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class signbit_packet(OpPacket):
     default: signbit_default
 
 class sin_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class sin_default(Handle[sin_default_handler]):
     """prims::sin(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class sin_packet(OpPacket):
     default: sin_default
 
 class sinh_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class sinh_default(Handle[sinh_default_handler]):
     """prims::sinh(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class sinh_packet(OpPacket):
     default: sinh_default
 
 class spherical_bessel_j0_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class spherical_bessel_j0_default(Handle[spherical_bessel_j0_default_handler]):
     """prims::spherical_bessel_j0(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class spherical_bessel_j0_packet(OpPacket):
     default: spherical_bessel_j0_default
 
 class split_dim_default_handler(Protocol):
-    def __call__(_op, /, a: Any, dim: int, outer_length: int) -> Tensor: ...
+    def __call__(cls, /, a: Any, dim: int, outer_length: int) -> Tensor: ...
 
 class split_dim_default(Handle[split_dim_default_handler]):
     """prims::split_dim(Tensor(a) a, int dim, SymInt outer_length) -> Tensor(a)"""
-    def __call__(_op, /, a: Tensor, dim: int, outer_length: int | torch.SymInt) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, dim: int, outer_length: int | torch.SymInt) -> Tensor: ...
 
 class split_dim_packet(OpPacket):
     default: split_dim_default
 
 class sqrt_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class sqrt_default(Handle[sqrt_default_handler]):
     """prims::sqrt(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class sqrt_packet(OpPacket):
     default: sqrt_default
 
 class squeeze_default_handler(Protocol):
-    def __call__(_op, /, a: Any, dimensions: list[Any]) -> Tensor: ...
+    def __call__(cls, /, a: Any, dimensions: list[Any]) -> Tensor: ...
 
 class squeeze_default(Handle[squeeze_default_handler]):
     """prims::squeeze(Tensor(a) a, int[] dimensions) -> Tensor(a)"""
-    def __call__(_op, /, a: Tensor, dimensions: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, dimensions: Sequence[int]) -> Tensor: ...
 
 class squeeze_packet(OpPacket):
     default: squeeze_default
 
 class sub_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class sub_default(Handle[sub_default_handler]):
     """prims::sub(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
+    def __call__(cls, /, self: Tensor | Number, other: Tensor | Number) -> Tensor: ...
 
 class sub_packet(OpPacket):
     default: sub_default
 
 class sum_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inp: Any,
         dims: list[Any] | None,
@@ -1400,7 +1400,7 @@ class sum_default_handler(Protocol):
 class sum_default(Handle[sum_default_handler]):
     """prims::sum(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         inp: Tensor,
         dims: Sequence[int] | None,
@@ -1412,58 +1412,58 @@ class sum_packet(OpPacket):
     default: sum_default
 
 class svd_default_handler(Protocol):
-    def __call__(_op, /, A: Any, *, full_matrices: bool) -> Sequence[Tensor]: ...
+    def __call__(cls, /, A: Any, *, full_matrices: bool) -> Sequence[Tensor]: ...
 
 class svd_default(Handle[svd_default_handler]):
     """prims::svd(Tensor A, *, bool full_matrices) -> (Tensor U, Tensor S, Tensor Vh)"""
-    def __call__(_op, /, A: Tensor, *, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]: ...
+    def __call__(cls, /, A: Tensor, *, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]: ...
 
 class svd_packet(OpPacket):
     default: svd_default
 
 class tan_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class tan_default(Handle[tan_default_handler]):
     """prims::tan(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class tan_packet(OpPacket):
     default: tan_default
 
 class tanh_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class tanh_default(Handle[tanh_default_handler]):
     """prims::tanh(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class tanh_packet(OpPacket):
     default: tanh_default
 
 class transpose_default_handler(Protocol):
-    def __call__(_op, /, a: Any, permutation: list[Any]) -> Tensor: ...
+    def __call__(cls, /, a: Any, permutation: list[Any]) -> Tensor: ...
 
 class transpose_default(Handle[transpose_default_handler]):
     """prims::transpose(Tensor(a) a, int[] permutation) -> Tensor(a)"""
-    def __call__(_op, /, a: Tensor, permutation: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, permutation: Sequence[int]) -> Tensor: ...
 
 class transpose_packet(OpPacket):
     default: transpose_default
 
 class trunc_default_handler(Protocol):
-    def __call__(_op, /, self: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any) -> Tensor: ...
 
 class trunc_default(Handle[trunc_default_handler]):
     """prims::trunc(Tensor self) -> Tensor"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class trunc_packet(OpPacket):
     default: trunc_default
 
 class uniform_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         shape: list[Any],
         *,
@@ -1478,7 +1478,7 @@ class uniform_default_handler(Protocol):
 class uniform_default(Handle[uniform_default_handler]):
     """prims::uniform(SymInt[] shape, *, Scalar low, Scalar high, ScalarType dtype, Device device, SymInt[] stride, Generator? generator=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         shape: Sequence[int | torch.SymInt],
         *,
@@ -1495,7 +1495,7 @@ class uniform_packet(OpPacket):
 
 class var_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inp: Any,
         dims: list[Any] | None,
@@ -1507,7 +1507,7 @@ class var_default_handler(Protocol):
 class var_default(Handle[var_default_handler]):
     """prims::var(Tensor inp, int[]? dims, float? correction=1, *, ScalarType? output_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         inp: Tensor,
         dims: Sequence[int] | None,
@@ -1520,38 +1520,38 @@ class var_packet(OpPacket):
     default: var_default
 
 class view_of_default_handler(Protocol):
-    def __call__(_op, /, a: Any) -> Tensor: ...
+    def __call__(cls, /, a: Any) -> Tensor: ...
 
 class view_of_default(Handle[view_of_default_handler]):
     """prims::view_of(Tensor(a) a) -> Tensor(a)"""
-    def __call__(_op, /, a: Tensor) -> Tensor: ...
+    def __call__(cls, /, a: Tensor) -> Tensor: ...
 
 class view_of_packet(OpPacket):
     default: view_of_default
 
 class view_of_dtype_default_handler(Protocol):
-    def __call__(_op, /, a: Any, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, a: Any, dtype: torch.dtype) -> Tensor: ...
 
 class view_of_dtype_default(Handle[view_of_dtype_default_handler]):
     """prims::view_of_dtype(Tensor(a) a, ScalarType dtype) -> Tensor(a)"""
-    def __call__(_op, /, a: Tensor, dtype: torch.dtype) -> Tensor: ...
+    def __call__(cls, /, a: Tensor, dtype: torch.dtype) -> Tensor: ...
 
 class view_of_dtype_packet(OpPacket):
     default: view_of_dtype_default
 
 class where_default_handler(Protocol):
-    def __call__(_op, /, pred: Any, a: Any, b: Any) -> Tensor: ...
+    def __call__(cls, /, pred: Any, a: Any, b: Any) -> Tensor: ...
 
 class where_default(Handle[where_default_handler]):
     """prims::where(Tensor pred, Tensor a, Tensor b) -> Tensor"""
-    def __call__(_op, /, pred: Tensor, a: Tensor, b: Tensor) -> Tensor: ...
+    def __call__(cls, /, pred: Tensor, a: Tensor, b: Tensor) -> Tensor: ...
 
 class where_packet(OpPacket):
     default: where_default
 
 class xor_sum_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         inp: Any,
         dims: list[Any] | None,
@@ -1562,7 +1562,7 @@ class xor_sum_default_handler(Protocol):
 class xor_sum_default(Handle[xor_sum_default_handler]):
     """prims::xor_sum(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         inp: Tensor,
         dims: Sequence[int] | None,
@@ -1574,11 +1574,11 @@ class xor_sum_packet(OpPacket):
     default: xor_sum_default
 
 class zeta_default_handler(Protocol):
-    def __call__(_op, /, self: Any, other: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
 
 class zeta_default(Handle[zeta_default_handler]):
     """prims::zeta(Tensor self, Tensor other) -> Tensor"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class zeta_packet(OpPacket):
     default: zeta_default

@@ -4,7 +4,7 @@ from dispatch_core._generated.profiler import profiler as profiler_ops
 from dispatch_core._generated.torchscript import tensors as torchscript_tensors
 from dispatch_core._ops import OpNamespace
 
-class profiler(OpNamespace):
+class profiler_namespace(OpNamespace):
     _call_end_callbacks_on_jit_fut: torchscript_tensors._call_end_callbacks_on_jit_fut_packet
     _record_function_enter: profiler_ops._record_function_enter_packet
     _record_function_enter_new: profiler_ops._record_function_enter_new_packet

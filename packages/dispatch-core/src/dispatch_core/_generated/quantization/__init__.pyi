@@ -3,6 +3,6 @@
 from dispatch_core._generated.quantization import quantization as quantization_ops
 from dispatch_core._ops import OpNamespace
 
-class quantization(OpNamespace):
+class quantization_namespace(OpNamespace):
     _Bfloat16QuantizedToFloat: quantization_ops._Bfloat16QuantizedToFloat_packet
     _FloatToBfloat16Quantized: quantization_ops._FloatToBfloat16Quantized_packet

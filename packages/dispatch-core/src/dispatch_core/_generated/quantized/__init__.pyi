@@ -12,7 +12,7 @@ from dispatch_core._generated.quantized import pooling as pooling_ops
 from dispatch_core._generated.quantized import rnn as rnn_ops
 from dispatch_core._ops import OpNamespace
 
-class quantized(OpNamespace):
+class quantized_namespace(OpNamespace):
     add: arithmetic_ops.add_packet
     add_out: arithmetic_ops.add_out_packet
     add_relu: arithmetic_ops.add_relu_packet

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class celu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_scale: float,
@@ -22,7 +22,7 @@ class celu_default_handler(Protocol):
 class celu_default(Handle[celu_default_handler]):
     """quantized::celu(Tensor self, float output_scale, int output_zero_point, Scalar alpha=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_scale: float | torch.SymFloat,
@@ -35,7 +35,7 @@ class celu_packet(OpPacket):
 
 class elu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_scale: float,
@@ -48,7 +48,7 @@ class elu_default_handler(Protocol):
 class elu_default(Handle[elu_default_handler]):
     """quantized::elu(Tensor self, float output_scale, int output_zero_point, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_scale: float | torch.SymFloat,
@@ -62,12 +62,12 @@ class elu_packet(OpPacket):
     default: elu_default
 
 class hardswish_default_handler(Protocol):
-    def __call__(_op, /, input: Any, output_scale: float, output_zero_point: int) -> Tensor: ...
+    def __call__(cls, /, input: Any, output_scale: float, output_zero_point: int) -> Tensor: ...
 
 class hardswish_default(Handle[hardswish_default_handler]):
     """quantized::hardswish(Tensor input, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         output_scale: float | torch.SymFloat,
@@ -79,7 +79,7 @@ class hardswish_packet(OpPacket):
 
 class leaky_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         negative_slope: float,
@@ -91,7 +91,7 @@ class leaky_relu_default_handler(Protocol):
 class leaky_relu_default(Handle[leaky_relu_default_handler]):
     """quantized::leaky_relu(Tensor qx, Scalar negative_slope, bool inplace, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         negative_slope: Number,
@@ -105,7 +105,7 @@ class leaky_relu_packet(OpPacket):
 
 class prelu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any,
@@ -116,7 +116,7 @@ class prelu_default_handler(Protocol):
 class prelu_default(Handle[prelu_default_handler]):
     """quantized::prelu(Tensor qx, Tensor weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor,
@@ -128,22 +128,22 @@ class prelu_packet(OpPacket):
     default: prelu_default
 
 class relu6_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, inplace: bool = ...) -> Tensor: ...
+    def __call__(cls, /, qx: Any, inplace: bool = ...) -> Tensor: ...
 
 class relu6_default(Handle[relu6_default_handler]):
     """quantized::relu6(Tensor qx, bool inplace=False) -> Tensor"""
-    def __call__(_op, /, qx: Tensor, inplace: bool = False) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, inplace: bool = False) -> Tensor: ...
 
 class relu6_packet(OpPacket):
     default: relu6_default
 
 class sigmoid_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, output_scale: float, output_zero_point: int) -> Tensor: ...
+    def __call__(cls, /, qx: Any, output_scale: float, output_zero_point: int) -> Tensor: ...
 
 class sigmoid_default(Handle[sigmoid_default_handler]):
     """quantized::sigmoid(Tensor qx, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         output_scale: float | torch.SymFloat,
@@ -155,7 +155,7 @@ class sigmoid_packet(OpPacket):
 
 class softmax_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         dim: int,
@@ -166,7 +166,7 @@ class softmax_default_handler(Protocol):
 class softmax_default(Handle[softmax_default_handler]):
     """quantized::softmax(Tensor qx, int dim, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         dim: int,
@@ -178,11 +178,11 @@ class softmax_packet(OpPacket):
     default: softmax_default
 
 class threshold_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, threshold: float, value: float) -> Tensor: ...
+    def __call__(cls, /, qx: Any, threshold: float, value: float) -> Tensor: ...
 
 class threshold_default(Handle[threshold_default_handler]):
     """quantized::threshold(Tensor qx, Scalar threshold, Scalar value) -> Tensor qy"""
-    def __call__(_op, /, qx: Tensor, threshold: Number, value: Number) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, threshold: Number, value: Number) -> Tensor: ...
 
 class threshold_packet(OpPacket):
     default: threshold_default

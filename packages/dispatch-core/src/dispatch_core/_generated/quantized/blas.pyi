@@ -10,12 +10,12 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class int4mm_packed_weight_cpu_default_handler(Protocol):
-    def __call__(_op, /, self: Any, mat2: Any, qGroupSize: Any, qScaleAndZeros: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, mat2: Any, qGroupSize: Any, qScaleAndZeros: Any) -> Tensor: ...
 
 class int4mm_packed_weight_cpu_default(Handle[int4mm_packed_weight_cpu_default_handler]):
     """quantized::int4mm_packed_weight_cpu(Tensor self, Tensor mat2, Tensor qGroupSize, Tensor qScaleAndZeros) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         mat2: Tensor,
@@ -28,7 +28,7 @@ class int4mm_packed_weight_cpu_packet(OpPacket):
 
 class linear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W_prepack: Any,
@@ -39,7 +39,7 @@ class linear_default_handler(Protocol):
 class linear_default(Handle[linear_default_handler]):
     """quantized::linear(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W_prepack: Any,
@@ -51,40 +51,40 @@ class linear_packet(OpPacket):
     default: linear_default
 
 class linear_dynamic_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class linear_dynamic_default(Handle[linear_dynamic_default_handler]):
     """quantized::linear_dynamic(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, bool reduce_range=False) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor: ...
 
 class linear_dynamic_packet(OpPacket):
     default: linear_dynamic_default
 
 class linear_dynamic_fp16_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any) -> Tensor: ...
 
 class linear_dynamic_fp16_default(Handle[linear_dynamic_fp16_default_handler]):
     """quantized::linear_dynamic_fp16(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any) -> Tensor: ...
 
 class linear_dynamic_fp16_packet(OpPacket):
     default: linear_dynamic_fp16_default
 
 class linear_dynamic_fp16_unpacked_weight_default_handler(Protocol):
-    def __call__(_op, /, X: Any, weight: Any, bias: Any | None) -> Tensor: ...
+    def __call__(cls, /, X: Any, weight: Any, bias: Any | None) -> Tensor: ...
 
 class linear_dynamic_fp16_unpacked_weight_default(
     Handle[linear_dynamic_fp16_unpacked_weight_default_handler],
 ):
     """quantized::linear_dynamic_fp16_unpacked_weight(Tensor X, Tensor weight, Tensor? bias) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor: ...
 
 class linear_dynamic_fp16_unpacked_weight_packet(OpPacket):
     default: linear_dynamic_fp16_unpacked_weight_default
 
 class linear_leaky_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W_prepack: Any,
@@ -96,7 +96,7 @@ class linear_leaky_relu_default_handler(Protocol):
 class linear_leaky_relu_default(Handle[linear_leaky_relu_default_handler]):
     """quantized::linear_leaky_relu(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, float Y_scale_i, int Y_zero_point_i, float negative_slope) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W_prepack: Any,
@@ -109,48 +109,48 @@ class linear_leaky_relu_packet(OpPacket):
     default: linear_leaky_relu_default
 
 class linear_prepack_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Any: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Any: ...
 
 class linear_prepack_default(Handle[linear_prepack_default_handler]):
     """quantized::linear_prepack(Tensor W, Tensor? B=None) -> __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Any: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Any: ...
 
 class linear_prepack_packet(OpPacket):
     default: linear_prepack_default
 
 class linear_prepack_fp16_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Any: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Any: ...
 
 class linear_prepack_fp16_default(Handle[linear_prepack_fp16_default_handler]):
     """quantized::linear_prepack_fp16(Tensor W, Tensor? B=None) -> __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Any: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Any: ...
 
 class linear_prepack_fp16_packet(OpPacket):
     default: linear_prepack_fp16_default
 
 class linear_prepack_fp16_legacy_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Tensor: ...
 
 class linear_prepack_fp16_legacy_default(Handle[linear_prepack_fp16_legacy_default_handler]):
     """quantized::linear_prepack_fp16_legacy(Tensor W, Tensor? B=None) -> Tensor W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
 
 class linear_prepack_fp16_legacy_packet(OpPacket):
     default: linear_prepack_fp16_legacy_default
 
 class linear_prepack_legacy_default_handler(Protocol):
-    def __call__(_op, /, W: Any, B: Any | None = ...) -> Tensor: ...
+    def __call__(cls, /, W: Any, B: Any | None = ...) -> Tensor: ...
 
 class linear_prepack_legacy_default(Handle[linear_prepack_legacy_default_handler]):
     """quantized::linear_prepack_legacy(Tensor W, Tensor? B=None) -> Tensor W_prepack"""
-    def __call__(_op, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
+    def __call__(cls, /, W: Tensor, B: Tensor | None = None) -> Tensor: ...
 
 class linear_prepack_legacy_packet(OpPacket):
     default: linear_prepack_legacy_default
 
 class linear_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W_prepack: Any,
@@ -161,7 +161,7 @@ class linear_relu_default_handler(Protocol):
 class linear_relu_default(Handle[linear_relu_default_handler]):
     """quantized::linear_relu(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W_prepack: Any,
@@ -173,28 +173,28 @@ class linear_relu_packet(OpPacket):
     default: linear_relu_default
 
 class linear_relu_dynamic_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class linear_relu_dynamic_default(Handle[linear_relu_dynamic_default_handler]):
     """quantized::linear_relu_dynamic(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, bool reduce_range=False) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor: ...
 
 class linear_relu_dynamic_packet(OpPacket):
     default: linear_relu_dynamic_default
 
 class linear_relu_dynamic_fp16_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any) -> Tensor: ...
 
 class linear_relu_dynamic_fp16_default(Handle[linear_relu_dynamic_fp16_default_handler]):
     """quantized::linear_relu_dynamic_fp16(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any) -> Tensor: ...
 
 class linear_relu_dynamic_fp16_packet(OpPacket):
     default: linear_relu_dynamic_fp16_default
 
 class linear_tanh_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W_prepack: Any,
@@ -205,7 +205,7 @@ class linear_tanh_default_handler(Protocol):
 class linear_tanh_default(Handle[linear_tanh_default_handler]):
     """quantized::linear_tanh(Tensor X, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W_prepack: Any,
@@ -217,50 +217,50 @@ class linear_tanh_packet(OpPacket):
     default: linear_tanh_default
 
 class linear_unpack_default_handler(Protocol):
-    def __call__(_op, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
 
 class linear_unpack_default(Handle[linear_unpack_default_handler]):
     """quantized::linear_unpack(__torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack) -> (Tensor W_origin, Tensor? B_origin)"""
-    def __call__(_op, /, W_prepack: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class linear_unpack_legacy_handler(Protocol):
-    def __call__(_op, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
 
 class linear_unpack_legacy(Handle[linear_unpack_legacy_handler]):
     """quantized::linear_unpack.legacy(Tensor W_prepack) -> (Tensor W_origin, Tensor? B_origin)"""
-    def __call__(_op, /, W_prepack: Tensor) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Tensor) -> tuple[Tensor, Tensor | None]: ...
 
 class linear_unpack_packet(OpPacket):
     default: linear_unpack_default
     legacy: linear_unpack_legacy
 
 class linear_unpack_fp16_default_handler(Protocol):
-    def __call__(_op, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
 
 class linear_unpack_fp16_default(Handle[linear_unpack_fp16_default_handler]):
     """quantized::linear_unpack_fp16(__torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack) -> (Tensor W_origin, Tensor? B_origin)"""
-    def __call__(_op, /, W_prepack: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class linear_unpack_fp16_legacy_handler(Protocol):
-    def __call__(_op, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Any) -> Sequence[Tensor | None]: ...
 
 class linear_unpack_fp16_legacy(Handle[linear_unpack_fp16_legacy_handler]):
     """quantized::linear_unpack_fp16.legacy(Tensor W_prepack) -> (Tensor W_origin, Tensor? B_origin)"""
-    def __call__(_op, /, W_prepack: Tensor) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, W_prepack: Tensor) -> tuple[Tensor, Tensor | None]: ...
 
 class linear_unpack_fp16_packet(OpPacket):
     default: linear_unpack_fp16_default
     legacy: linear_unpack_fp16_legacy
 
 class linear_with_input_q_dq_qweight_dq_output_fp32_default_handler(Protocol):
-    def __call__(_op, /, X: Any, X_scale: float, X_zero_point: int, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Any, X_scale: float, X_zero_point: int, W_prepack: Any) -> Tensor: ...
 
 class linear_with_input_q_dq_qweight_dq_output_fp32_default(
     Handle[linear_with_input_q_dq_qweight_dq_output_fp32_default_handler],
 ):
     """quantized::linear_with_input_q_dq_qweight_dq_output_fp32(Tensor X, float X_scale, int X_zero_point, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         X_scale: float | torch.SymFloat,
@@ -272,14 +272,14 @@ class linear_with_input_q_dq_qweight_dq_output_fp32_packet(OpPacket):
     default: linear_with_input_q_dq_qweight_dq_output_fp32_default
 
 class linear_with_input_q_dq_qweight_dq_relu_output_fp32_default_handler(Protocol):
-    def __call__(_op, /, X: Any, X_scale: float, X_zero_point: int, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Any, X_scale: float, X_zero_point: int, W_prepack: Any) -> Tensor: ...
 
 class linear_with_input_q_dq_qweight_dq_relu_output_fp32_default(
     Handle[linear_with_input_q_dq_qweight_dq_relu_output_fp32_default_handler],
 ):
     """quantized::linear_with_input_q_dq_qweight_dq_relu_output_fp32(Tensor X, float X_scale, int X_zero_point, __torch__.torch.classes.quantized.LinearPackedParamsBase W_prepack) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         X_scale: float | torch.SymFloat,
@@ -291,12 +291,12 @@ class linear_with_input_q_dq_qweight_dq_relu_output_fp32_packet(OpPacket):
     default: linear_with_input_q_dq_qweight_dq_relu_output_fp32_default
 
 class matmul_default_handler(Protocol):
-    def __call__(_op, /, qa: Any, qb: Any, scale: float, zero_point: int) -> Tensor: ...
+    def __call__(cls, /, qa: Any, qb: Any, scale: float, zero_point: int) -> Tensor: ...
 
 class matmul_default(Handle[matmul_default_handler]):
     """quantized::matmul(Tensor qa, Tensor qb, float scale, int zero_point) -> Tensor qc"""
     def __call__(
-        _op,
+        cls,
         /,
         qa: Tensor,
         qb: Tensor,

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class conv1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -22,7 +22,7 @@ class conv1d_default_handler(Protocol):
 class conv1d_default(Handle[conv1d_default_handler]):
     """quantized::conv1d(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -34,18 +34,18 @@ class conv1d_packet(OpPacket):
     default: conv1d_default
 
 class conv1d_dynamic_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class conv1d_dynamic_default(Handle[conv1d_dynamic_default_handler]):
     """quantized::conv1d_dynamic(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, bool reduce_range=False) -> Tensor"""
-    def __call__(_op, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
 
 class conv1d_dynamic_packet(OpPacket):
     default: conv1d_dynamic_default
 
 class conv1d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -58,7 +58,7 @@ class conv1d_prepack_default_handler(Protocol):
 class conv1d_prepack_default(Handle[conv1d_prepack_default_handler]):
     """quantized::conv1d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -73,7 +73,7 @@ class conv1d_prepack_packet(OpPacket):
 
 class conv1d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -84,7 +84,7 @@ class conv1d_relu_default_handler(Protocol):
 class conv1d_relu_default(Handle[conv1d_relu_default_handler]):
     """quantized::conv1d_relu(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -96,18 +96,18 @@ class conv1d_relu_packet(OpPacket):
     default: conv1d_relu_default
 
 class conv1d_unpack_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
 
 class conv1d_unpack_default(Handle[conv1d_unpack_default_handler]):
     """quantized::conv1d_unpack(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> (Tensor unpacked_weights, Tensor? B_origin)"""
-    def __call__(_op, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class conv1d_unpack_packet(OpPacket):
     default: conv1d_unpack_default
 
 class conv2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any,
@@ -122,7 +122,7 @@ class conv2d_default_handler(Protocol):
 class conv2d_default(Handle[conv2d_default_handler]):
     """quantized::conv2d(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase weight, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Any,
@@ -136,7 +136,7 @@ class conv2d_default(Handle[conv2d_default_handler]):
 
 class conv2d_new_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -147,7 +147,7 @@ class conv2d_new_handler(Protocol):
 class conv2d_new(Handle[conv2d_new_handler]):
     """quantized::conv2d.new(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -161,7 +161,7 @@ class conv2d_packet(OpPacket):
 
 class conv2d_add_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         qaccum: Any,
@@ -173,7 +173,7 @@ class conv2d_add_default_handler(Protocol):
 class conv2d_add_default(Handle[conv2d_add_default_handler]):
     """quantized::conv2d_add(Tensor qx, Tensor qaccum, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         qaccum: Tensor,
@@ -187,7 +187,7 @@ class conv2d_add_packet(OpPacket):
 
 class conv2d_add_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         qaccum: Any,
@@ -199,7 +199,7 @@ class conv2d_add_relu_default_handler(Protocol):
 class conv2d_add_relu_default(Handle[conv2d_add_relu_default_handler]):
     """quantized::conv2d_add_relu(Tensor qx, Tensor qaccum, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         qaccum: Tensor,
@@ -212,58 +212,58 @@ class conv2d_add_relu_packet(OpPacket):
     default: conv2d_add_relu_default
 
 class conv2d_dilation_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv2d_dilation_default(Handle[conv2d_dilation_default_handler]):
     """quantized::conv2d_dilation(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv2d_dilation_packet(OpPacket):
     default: conv2d_dilation_default
 
 class conv2d_dynamic_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class conv2d_dynamic_default(Handle[conv2d_dynamic_default_handler]):
     """quantized::conv2d_dynamic(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, bool reduce_range=False) -> Tensor"""
-    def __call__(_op, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
 
 class conv2d_dynamic_packet(OpPacket):
     default: conv2d_dynamic_default
 
 class conv2d_groups_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv2d_groups_default(Handle[conv2d_groups_default_handler]):
     """quantized::conv2d_groups(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv2d_groups_packet(OpPacket):
     default: conv2d_groups_default
 
 class conv2d_output_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv2d_output_padding_default(Handle[conv2d_output_padding_default_handler]):
     """quantized::conv2d_output_padding(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv2d_output_padding_packet(OpPacket):
     default: conv2d_output_padding_default
 
 class conv2d_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv2d_padding_default(Handle[conv2d_padding_default_handler]):
     """quantized::conv2d_padding(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv2d_padding_packet(OpPacket):
     default: conv2d_padding_default
 
 class conv2d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -276,7 +276,7 @@ class conv2d_prepack_default_handler(Protocol):
 class conv2d_prepack_default(Handle[conv2d_prepack_default_handler]):
     """quantized::conv2d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -291,7 +291,7 @@ class conv2d_prepack_packet(OpPacket):
 
 class conv2d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any,
@@ -306,7 +306,7 @@ class conv2d_relu_default_handler(Protocol):
 class conv2d_relu_default(Handle[conv2d_relu_default_handler]):
     """quantized::conv2d_relu(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase weight, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Any,
@@ -320,7 +320,7 @@ class conv2d_relu_default(Handle[conv2d_relu_default_handler]):
 
 class conv2d_relu_new_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -331,7 +331,7 @@ class conv2d_relu_new_handler(Protocol):
 class conv2d_relu_new(Handle[conv2d_relu_new_handler]):
     """quantized::conv2d_relu.new(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -344,48 +344,48 @@ class conv2d_relu_packet(OpPacket):
     new: conv2d_relu_new
 
 class conv2d_stride_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv2d_stride_default(Handle[conv2d_stride_default_handler]):
     """quantized::conv2d_stride(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv2d_stride_packet(OpPacket):
     default: conv2d_stride_default
 
 class conv2d_transpose_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv2d_transpose_default(Handle[conv2d_transpose_default_handler]):
     """quantized::conv2d_transpose(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv2d_transpose_packet(OpPacket):
     default: conv2d_transpose_default
 
 class conv2d_unpack_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
 
 class conv2d_unpack_default(Handle[conv2d_unpack_default_handler]):
     """quantized::conv2d_unpack(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> (Tensor unpacked_weights, Tensor? B_origin)"""
-    def __call__(_op, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class conv2d_unpack_packet(OpPacket):
     default: conv2d_unpack_default
 
 class conv2d_unpack_sizes_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Any: ...
+    def __call__(cls, /, packed_weights: Any) -> Any: ...
 
 class conv2d_unpack_sizes_default(Handle[conv2d_unpack_sizes_default_handler]):
     """quantized::conv2d_unpack_sizes(Any packed_weights) -> Any"""
-    def __call__(_op, /, packed_weights: Any) -> Any: ...
+    def __call__(cls, /, packed_weights: Any) -> Any: ...
 
 class conv2d_unpack_sizes_packet(OpPacket):
     default: conv2d_unpack_sizes_default
 
 class conv3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any,
@@ -400,7 +400,7 @@ class conv3d_default_handler(Protocol):
 class conv3d_default(Handle[conv3d_default_handler]):
     """quantized::conv3d(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase weight, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Any,
@@ -414,7 +414,7 @@ class conv3d_default(Handle[conv3d_default_handler]):
 
 class conv3d_new_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -425,7 +425,7 @@ class conv3d_new_handler(Protocol):
 class conv3d_new(Handle[conv3d_new_handler]):
     """quantized::conv3d.new(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -438,58 +438,58 @@ class conv3d_packet(OpPacket):
     new: conv3d_new
 
 class conv3d_dilation_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv3d_dilation_default(Handle[conv3d_dilation_default_handler]):
     """quantized::conv3d_dilation(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv3d_dilation_packet(OpPacket):
     default: conv3d_dilation_default
 
 class conv3d_dynamic_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class conv3d_dynamic_default(Handle[conv3d_dynamic_default_handler]):
     """quantized::conv3d_dynamic(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weight, bool reduce_range=False) -> Tensor"""
-    def __call__(_op, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
 
 class conv3d_dynamic_packet(OpPacket):
     default: conv3d_dynamic_default
 
 class conv3d_groups_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv3d_groups_default(Handle[conv3d_groups_default_handler]):
     """quantized::conv3d_groups(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv3d_groups_packet(OpPacket):
     default: conv3d_groups_default
 
 class conv3d_output_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv3d_output_padding_default(Handle[conv3d_output_padding_default_handler]):
     """quantized::conv3d_output_padding(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv3d_output_padding_packet(OpPacket):
     default: conv3d_output_padding_default
 
 class conv3d_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv3d_padding_default(Handle[conv3d_padding_default_handler]):
     """quantized::conv3d_padding(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv3d_padding_packet(OpPacket):
     default: conv3d_padding_default
 
 class conv3d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -502,7 +502,7 @@ class conv3d_prepack_default_handler(Protocol):
 class conv3d_prepack_default(Handle[conv3d_prepack_default_handler]):
     """quantized::conv3d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv3dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -517,7 +517,7 @@ class conv3d_prepack_packet(OpPacket):
 
 class conv3d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any,
@@ -532,7 +532,7 @@ class conv3d_relu_default_handler(Protocol):
 class conv3d_relu_default(Handle[conv3d_relu_default_handler]):
     """quantized::conv3d_relu(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase weight, int[] stride, int[] padding, int[] dilation, int groups, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Any,
@@ -546,7 +546,7 @@ class conv3d_relu_default(Handle[conv3d_relu_default_handler]):
 
 class conv3d_relu_new_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -557,7 +557,7 @@ class conv3d_relu_new_handler(Protocol):
 class conv3d_relu_new(Handle[conv3d_relu_new_handler]):
     """quantized::conv3d_relu.new(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -570,38 +570,38 @@ class conv3d_relu_packet(OpPacket):
     new: conv3d_relu_new
 
 class conv3d_stride_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv3d_stride_default(Handle[conv3d_stride_default_handler]):
     """quantized::conv3d_stride(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv3d_stride_packet(OpPacket):
     default: conv3d_stride_default
 
 class conv3d_transpose_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv3d_transpose_default(Handle[conv3d_transpose_default_handler]):
     """quantized::conv3d_transpose(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv3d_transpose_packet(OpPacket):
     default: conv3d_transpose_default
 
 class conv3d_unpack_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
 
 class conv3d_unpack_default(Handle[conv3d_unpack_default_handler]):
     """quantized::conv3d_unpack(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> (Tensor unpacked_weights, Tensor? B_origin)"""
-    def __call__(_op, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class conv3d_unpack_packet(OpPacket):
     default: conv3d_unpack_default
 
 class conv_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -614,7 +614,7 @@ class conv_prepack_default_handler(Protocol):
 class conv_prepack_default(Handle[conv_prepack_default_handler]):
     """quantized::conv_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -629,7 +629,7 @@ class conv_prepack_packet(OpPacket):
 
 class conv_transpose1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -640,7 +640,7 @@ class conv_transpose1d_default_handler(Protocol):
 class conv_transpose1d_default(Handle[conv_transpose1d_default_handler]):
     """quantized::conv_transpose1d(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -652,18 +652,18 @@ class conv_transpose1d_packet(OpPacket):
     default: conv_transpose1d_default
 
 class conv_transpose1d_dynamic_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class conv_transpose1d_dynamic_default(Handle[conv_transpose1d_dynamic_default_handler]):
     """quantized::conv_transpose1d_dynamic(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, bool reduce_range=False) -> Tensor"""
-    def __call__(_op, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
 
 class conv_transpose1d_dynamic_packet(OpPacket):
     default: conv_transpose1d_dynamic_default
 
 class conv_transpose1d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -677,7 +677,7 @@ class conv_transpose1d_prepack_default_handler(Protocol):
 class conv_transpose1d_prepack_default(Handle[conv_transpose1d_prepack_default_handler]):
     """quantized::conv_transpose1d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -692,18 +692,18 @@ class conv_transpose1d_prepack_packet(OpPacket):
     default: conv_transpose1d_prepack_default
 
 class conv_transpose1d_unpack_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
 
 class conv_transpose1d_unpack_default(Handle[conv_transpose1d_unpack_default_handler]):
     """quantized::conv_transpose1d_unpack(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> (Tensor unpacked_weights, Tensor? B_origin)"""
-    def __call__(_op, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class conv_transpose1d_unpack_packet(OpPacket):
     default: conv_transpose1d_unpack_default
 
 class conv_transpose2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -714,7 +714,7 @@ class conv_transpose2d_default_handler(Protocol):
 class conv_transpose2d_default(Handle[conv_transpose2d_default_handler]):
     """quantized::conv_transpose2d(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -726,60 +726,60 @@ class conv_transpose2d_packet(OpPacket):
     default: conv_transpose2d_default
 
 class conv_transpose2d_dilation_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose2d_dilation_default(Handle[conv_transpose2d_dilation_default_handler]):
     """quantized::conv_transpose2d_dilation(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose2d_dilation_packet(OpPacket):
     default: conv_transpose2d_dilation_default
 
 class conv_transpose2d_dynamic_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class conv_transpose2d_dynamic_default(Handle[conv_transpose2d_dynamic_default_handler]):
     """quantized::conv_transpose2d_dynamic(Tensor qx, __torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weight, bool reduce_range=False) -> Tensor"""
-    def __call__(_op, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
 
 class conv_transpose2d_dynamic_packet(OpPacket):
     default: conv_transpose2d_dynamic_default
 
 class conv_transpose2d_groups_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose2d_groups_default(Handle[conv_transpose2d_groups_default_handler]):
     """quantized::conv_transpose2d_groups(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose2d_groups_packet(OpPacket):
     default: conv_transpose2d_groups_default
 
 class conv_transpose2d_output_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose2d_output_padding_default(
     Handle[conv_transpose2d_output_padding_default_handler],
 ):
     """quantized::conv_transpose2d_output_padding(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose2d_output_padding_packet(OpPacket):
     default: conv_transpose2d_output_padding_default
 
 class conv_transpose2d_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose2d_padding_default(Handle[conv_transpose2d_padding_default_handler]):
     """quantized::conv_transpose2d_padding(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose2d_padding_packet(OpPacket):
     default: conv_transpose2d_padding_default
 
 class conv_transpose2d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -793,7 +793,7 @@ class conv_transpose2d_prepack_default_handler(Protocol):
 class conv_transpose2d_prepack_default(Handle[conv_transpose2d_prepack_default_handler]):
     """quantized::conv_transpose2d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv2dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -808,38 +808,38 @@ class conv_transpose2d_prepack_packet(OpPacket):
     default: conv_transpose2d_prepack_default
 
 class conv_transpose2d_stride_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose2d_stride_default(Handle[conv_transpose2d_stride_default_handler]):
     """quantized::conv_transpose2d_stride(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose2d_stride_packet(OpPacket):
     default: conv_transpose2d_stride_default
 
 class conv_transpose2d_transpose_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose2d_transpose_default(Handle[conv_transpose2d_transpose_default_handler]):
     """quantized::conv_transpose2d_transpose(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose2d_transpose_packet(OpPacket):
     default: conv_transpose2d_transpose_default
 
 class conv_transpose2d_unpack_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
 
 class conv_transpose2d_unpack_default(Handle[conv_transpose2d_unpack_default_handler]):
     """quantized::conv_transpose2d_unpack(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> (Tensor unpacked_weights, Tensor? B_origin)"""
-    def __call__(_op, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class conv_transpose2d_unpack_packet(OpPacket):
     default: conv_transpose2d_unpack_default
 
 class conv_transpose3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         packed_weight: Any,
@@ -850,7 +850,7 @@ class conv_transpose3d_default_handler(Protocol):
 class conv_transpose3d_default(Handle[conv_transpose3d_default_handler]):
     """quantized::conv_transpose3d(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weight, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         packed_weight: Any,
@@ -862,60 +862,60 @@ class conv_transpose3d_packet(OpPacket):
     default: conv_transpose3d_default
 
 class conv_transpose3d_dilation_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose3d_dilation_default(Handle[conv_transpose3d_dilation_default_handler]):
     """quantized::conv_transpose3d_dilation(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose3d_dilation_packet(OpPacket):
     default: conv_transpose3d_dilation_default
 
 class conv_transpose3d_dynamic_default_handler(Protocol):
-    def __call__(_op, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
+    def __call__(cls, /, qx: Any, packed_weight: Any, reduce_range: bool = ...) -> Tensor: ...
 
 class conv_transpose3d_dynamic_default(Handle[conv_transpose3d_dynamic_default_handler]):
     """quantized::conv_transpose3d_dynamic(Tensor qx, __torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weight, bool reduce_range=False) -> Tensor"""
-    def __call__(_op, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
+    def __call__(cls, /, qx: Tensor, packed_weight: Any, reduce_range: bool = False) -> Tensor: ...
 
 class conv_transpose3d_dynamic_packet(OpPacket):
     default: conv_transpose3d_dynamic_default
 
 class conv_transpose3d_groups_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose3d_groups_default(Handle[conv_transpose3d_groups_default_handler]):
     """quantized::conv_transpose3d_groups(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose3d_groups_packet(OpPacket):
     default: conv_transpose3d_groups_default
 
 class conv_transpose3d_output_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose3d_output_padding_default(
     Handle[conv_transpose3d_output_padding_default_handler],
 ):
     """quantized::conv_transpose3d_output_padding(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose3d_output_padding_packet(OpPacket):
     default: conv_transpose3d_output_padding_default
 
 class conv_transpose3d_padding_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose3d_padding_default(Handle[conv_transpose3d_padding_default_handler]):
     """quantized::conv_transpose3d_padding(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose3d_padding_packet(OpPacket):
     default: conv_transpose3d_padding_default
 
 class conv_transpose3d_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         bias: Any | None,
@@ -929,7 +929,7 @@ class conv_transpose3d_prepack_default_handler(Protocol):
 class conv_transpose3d_prepack_default(Handle[conv_transpose3d_prepack_default_handler]):
     """quantized::conv_transpose3d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, int[] dilation, int groups) -> __torch__.torch.classes.quantized.Conv3dPackedParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         bias: Tensor | None,
@@ -944,41 +944,41 @@ class conv_transpose3d_prepack_packet(OpPacket):
     default: conv_transpose3d_prepack_default
 
 class conv_transpose3d_stride_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[int]: ...
 
 class conv_transpose3d_stride_default(Handle[conv_transpose3d_stride_default_handler]):
     """quantized::conv_transpose3d_stride(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int[]"""
-    def __call__(_op, /, packed_weights: Any) -> list[int]: ...
+    def __call__(cls, /, packed_weights: Any) -> list[int]: ...
 
 class conv_transpose3d_stride_packet(OpPacket):
     default: conv_transpose3d_stride_default
 
 class conv_transpose3d_transpose_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose3d_transpose_default(Handle[conv_transpose3d_transpose_default_handler]):
     """quantized::conv_transpose3d_transpose(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> int"""
-    def __call__(_op, /, packed_weights: Any) -> int: ...
+    def __call__(cls, /, packed_weights: Any) -> int: ...
 
 class conv_transpose3d_transpose_packet(OpPacket):
     default: conv_transpose3d_transpose_default
 
 class conv_transpose3d_unpack_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
 
 class conv_transpose3d_unpack_default(Handle[conv_transpose3d_unpack_default_handler]):
     """quantized::conv_transpose3d_unpack(__torch__.torch.classes.quantized.Conv3dPackedParamsBase packed_weights) -> (Tensor unpacked_weights, Tensor? B_origin)"""
-    def __call__(_op, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class conv_transpose3d_unpack_packet(OpPacket):
     default: conv_transpose3d_unpack_default
 
 class conv_unpack_default_handler(Protocol):
-    def __call__(_op, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> Sequence[Tensor | None]: ...
 
 class conv_unpack_default(Handle[conv_unpack_default_handler]):
     """quantized::conv_unpack(__torch__.torch.classes.quantized.Conv2dPackedParamsBase packed_weights) -> (Tensor unpacked_weights, Tensor? B_origin)"""
-    def __call__(_op, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
+    def __call__(cls, /, packed_weights: Any) -> tuple[Tensor, Tensor | None]: ...
 
 class conv_unpack_packet(OpPacket):
     default: conv_unpack_default

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class dropout_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         self: Any,
         output_scale: float,
@@ -23,7 +23,7 @@ class dropout_default_handler(Protocol):
 class dropout_default(Handle[dropout_default_handler]):
     """quantized::dropout(Tensor self, float output_scale, int output_zero_point, Scalar p=0.5, bool training=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         output_scale: float | torch.SymFloat,

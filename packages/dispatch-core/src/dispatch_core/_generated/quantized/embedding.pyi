@@ -9,18 +9,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class embedding_4bit_default_handler(Protocol):
-    def __call__(_op, /, weight: Any, indices: Any, pruned_weights: bool = ...) -> Tensor: ...
+    def __call__(cls, /, weight: Any, indices: Any, pruned_weights: bool = ...) -> Tensor: ...
 
 class embedding_4bit_default(Handle[embedding_4bit_default_handler]):
     """quantized::embedding_4bit(__torch__.torch.classes.quantized.EmbeddingPackedParamsBase weight, Tensor indices, bool pruned_weights=False) -> Tensor"""
-    def __call__(_op, /, weight: Any, indices: Tensor, pruned_weights: bool = False) -> Tensor: ...
+    def __call__(cls, /, weight: Any, indices: Tensor, pruned_weights: bool = False) -> Tensor: ...
 
 class embedding_4bit_packet(OpPacket):
     default: embedding_4bit_default
 
 class embedding_bag_2bit_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         optimized_qparams: bool = ...,
@@ -31,7 +31,7 @@ class embedding_bag_2bit_prepack_default_handler(Protocol):
 class embedding_bag_2bit_prepack_default(Handle[embedding_bag_2bit_prepack_default_handler]):
     """quantized::embedding_bag_2bit_prepack(Tensor weight, bool optimized_qparams=False, int nbins=200, float ratio=0.16) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         optimized_qparams: bool = False,
@@ -44,7 +44,7 @@ class embedding_bag_2bit_prepack_packet(OpPacket):
 
 class embedding_bag_2bit_prepack_with_rowwise_min_max_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         rowwise_min_max: Any,
@@ -58,7 +58,7 @@ class embedding_bag_2bit_prepack_with_rowwise_min_max_default(
 ):
     """quantized::embedding_bag_2bit_prepack_with_rowwise_min_max(Tensor weight, Tensor rowwise_min_max, bool optimized_qparams=False, int nbins=200, float ratio=0.16) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         rowwise_min_max: Tensor,
@@ -72,7 +72,7 @@ class embedding_bag_2bit_prepack_with_rowwise_min_max_packet(OpPacket):
 
 class embedding_bag_2bit_rowwise_offsets_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -90,7 +90,7 @@ class embedding_bag_2bit_rowwise_offsets_default(
 ):
     """quantized::embedding_bag_2bit_rowwise_offsets(Tensor weight, Tensor indices, Tensor? offsets=None, bool scale_grad_by_freq=False, int mode=0, bool pruned_weights=False, Tensor? per_sample_weights=None, Tensor? compressed_indices_mapping=None, bool include_last_offset=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -107,18 +107,18 @@ class embedding_bag_2bit_rowwise_offsets_packet(OpPacket):
     default: embedding_bag_2bit_rowwise_offsets_default
 
 class embedding_bag_2bit_unpack_default_handler(Protocol):
-    def __call__(_op, /, weight: Any) -> Tensor: ...
+    def __call__(cls, /, weight: Any) -> Tensor: ...
 
 class embedding_bag_2bit_unpack_default(Handle[embedding_bag_2bit_unpack_default_handler]):
     """quantized::embedding_bag_2bit_unpack(Tensor weight) -> Tensor"""
-    def __call__(_op, /, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor) -> Tensor: ...
 
 class embedding_bag_2bit_unpack_packet(OpPacket):
     default: embedding_bag_2bit_unpack_default
 
 class embedding_bag_4bit_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -134,7 +134,7 @@ class embedding_bag_4bit_default_handler(Protocol):
 class embedding_bag_4bit_default(Handle[embedding_bag_4bit_default_handler]):
     """quantized::embedding_bag_4bit(__torch__.torch.classes.quantized.EmbeddingPackedParamsBase weight, Tensor indices, Tensor? offsets=None, bool scale_grad_by_freq=False, int mode=0, bool pruned_weights=False, Tensor? per_sample_weights=None, Tensor? compressed_indices_mapping=None, bool include_last_offset=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Tensor,
@@ -152,7 +152,7 @@ class embedding_bag_4bit_packet(OpPacket):
 
 class embedding_bag_4bit_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         optimized_qparams: bool = ...,
@@ -163,7 +163,7 @@ class embedding_bag_4bit_prepack_default_handler(Protocol):
 class embedding_bag_4bit_prepack_default(Handle[embedding_bag_4bit_prepack_default_handler]):
     """quantized::embedding_bag_4bit_prepack(Tensor weight, bool optimized_qparams=False, int nbins=200, float ratio=0.16) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         optimized_qparams: bool = False,
@@ -176,7 +176,7 @@ class embedding_bag_4bit_prepack_packet(OpPacket):
 
 class embedding_bag_4bit_prepack_with_rowwise_min_max_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         rowwise_min_max: Any,
@@ -190,7 +190,7 @@ class embedding_bag_4bit_prepack_with_rowwise_min_max_default(
 ):
     """quantized::embedding_bag_4bit_prepack_with_rowwise_min_max(Tensor weight, Tensor rowwise_min_max, bool optimized_qparams=False, int nbins=200, float ratio=0.16) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         rowwise_min_max: Tensor,
@@ -204,7 +204,7 @@ class embedding_bag_4bit_prepack_with_rowwise_min_max_packet(OpPacket):
 
 class embedding_bag_4bit_rowwise_offsets_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -222,7 +222,7 @@ class embedding_bag_4bit_rowwise_offsets_default(
 ):
     """quantized::embedding_bag_4bit_rowwise_offsets(Tensor weight, Tensor indices, Tensor? offsets=None, bool scale_grad_by_freq=False, int mode=0, bool pruned_weights=False, Tensor? per_sample_weights=None, Tensor? compressed_indices_mapping=None, bool include_last_offset=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -239,18 +239,18 @@ class embedding_bag_4bit_rowwise_offsets_packet(OpPacket):
     default: embedding_bag_4bit_rowwise_offsets_default
 
 class embedding_bag_4bit_unpack_default_handler(Protocol):
-    def __call__(_op, /, weight: Any) -> Tensor: ...
+    def __call__(cls, /, weight: Any) -> Tensor: ...
 
 class embedding_bag_4bit_unpack_default(Handle[embedding_bag_4bit_unpack_default_handler]):
     """quantized::embedding_bag_4bit_unpack(Tensor weight) -> Tensor"""
-    def __call__(_op, /, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor) -> Tensor: ...
 
 class embedding_bag_4bit_unpack_packet(OpPacket):
     default: embedding_bag_4bit_unpack_default
 
 class embedding_bag_byte_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -266,7 +266,7 @@ class embedding_bag_byte_default_handler(Protocol):
 class embedding_bag_byte_default(Handle[embedding_bag_byte_default_handler]):
     """quantized::embedding_bag_byte(__torch__.torch.classes.quantized.EmbeddingPackedParamsBase weight, Tensor indices, Tensor? offsets=None, bool scale_grad_by_freq=False, int mode=0, bool pruned_weights=False, Tensor? per_sample_weights=None, Tensor? compressed_indices_mapping=None, bool include_last_offset=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Tensor,
@@ -283,30 +283,30 @@ class embedding_bag_byte_packet(OpPacket):
     default: embedding_bag_byte_default
 
 class embedding_bag_byte_prepack_default_handler(Protocol):
-    def __call__(_op, /, weight: Any) -> Tensor: ...
+    def __call__(cls, /, weight: Any) -> Tensor: ...
 
 class embedding_bag_byte_prepack_default(Handle[embedding_bag_byte_prepack_default_handler]):
     """quantized::embedding_bag_byte_prepack(Tensor weight) -> Tensor"""
-    def __call__(_op, /, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor) -> Tensor: ...
 
 class embedding_bag_byte_prepack_packet(OpPacket):
     default: embedding_bag_byte_prepack_default
 
 class embedding_bag_byte_prepack_with_rowwise_min_max_default_handler(Protocol):
-    def __call__(_op, /, weight: Any, rowwise_min_max: Any) -> Tensor: ...
+    def __call__(cls, /, weight: Any, rowwise_min_max: Any) -> Tensor: ...
 
 class embedding_bag_byte_prepack_with_rowwise_min_max_default(
     Handle[embedding_bag_byte_prepack_with_rowwise_min_max_default_handler],
 ):
     """quantized::embedding_bag_byte_prepack_with_rowwise_min_max(Tensor weight, Tensor rowwise_min_max) -> Tensor"""
-    def __call__(_op, /, weight: Tensor, rowwise_min_max: Tensor) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor, rowwise_min_max: Tensor) -> Tensor: ...
 
 class embedding_bag_byte_prepack_with_rowwise_min_max_packet(OpPacket):
     default: embedding_bag_byte_prepack_with_rowwise_min_max_default
 
 class embedding_bag_byte_rowwise_offsets_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         weight: Any,
         indices: Any,
@@ -324,7 +324,7 @@ class embedding_bag_byte_rowwise_offsets_default(
 ):
     """quantized::embedding_bag_byte_rowwise_offsets(Tensor weight, Tensor indices, Tensor? offsets=None, bool scale_grad_by_freq=False, int mode=0, bool pruned_weights=False, Tensor? per_sample_weights=None, Tensor? compressed_indices_mapping=None, bool include_last_offset=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         indices: Tensor,
@@ -341,41 +341,41 @@ class embedding_bag_byte_rowwise_offsets_packet(OpPacket):
     default: embedding_bag_byte_rowwise_offsets_default
 
 class embedding_bag_byte_unpack_default_handler(Protocol):
-    def __call__(_op, /, weight: Any) -> Tensor: ...
+    def __call__(cls, /, weight: Any) -> Tensor: ...
 
 class embedding_bag_byte_unpack_default(Handle[embedding_bag_byte_unpack_default_handler]):
     """quantized::embedding_bag_byte_unpack(Tensor weight) -> Tensor"""
-    def __call__(_op, /, weight: Tensor) -> Tensor: ...
+    def __call__(cls, /, weight: Tensor) -> Tensor: ...
 
 class embedding_bag_byte_unpack_packet(OpPacket):
     default: embedding_bag_byte_unpack_default
 
 class embedding_bag_prepack_default_handler(Protocol):
-    def __call__(_op, /, weight: Any) -> Any: ...
+    def __call__(cls, /, weight: Any) -> Any: ...
 
 class embedding_bag_prepack_default(Handle[embedding_bag_prepack_default_handler]):
     """quantized::embedding_bag_prepack(Tensor weight) -> __torch__.torch.classes.quantized.EmbeddingPackedParamsBase W_prepack"""
-    def __call__(_op, /, weight: Tensor) -> Any: ...
+    def __call__(cls, /, weight: Tensor) -> Any: ...
 
 class embedding_bag_prepack_packet(OpPacket):
     default: embedding_bag_prepack_default
 
 class embedding_bag_unpack_default_handler(Protocol):
-    def __call__(_op, /, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, W_prepack: Any) -> Tensor: ...
 
 class embedding_bag_unpack_default(Handle[embedding_bag_unpack_default_handler]):
     """quantized::embedding_bag_unpack(__torch__.torch.classes.quantized.EmbeddingPackedParamsBase W_prepack) -> Tensor W_origin"""
-    def __call__(_op, /, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, W_prepack: Any) -> Tensor: ...
 
 class embedding_bag_unpack_packet(OpPacket):
     default: embedding_bag_unpack_default
 
 class embedding_byte_default_handler(Protocol):
-    def __call__(_op, /, weight: Any, indices: Any, pruned_weights: bool = ...) -> Tensor: ...
+    def __call__(cls, /, weight: Any, indices: Any, pruned_weights: bool = ...) -> Tensor: ...
 
 class embedding_byte_default(Handle[embedding_byte_default_handler]):
     """quantized::embedding_byte(__torch__.torch.classes.quantized.EmbeddingPackedParamsBase weight, Tensor indices, bool pruned_weights=False) -> Tensor"""
-    def __call__(_op, /, weight: Any, indices: Tensor, pruned_weights: bool = False) -> Tensor: ...
+    def __call__(cls, /, weight: Any, indices: Tensor, pruned_weights: bool = False) -> Tensor: ...
 
 class embedding_byte_packet(OpPacket):
     default: embedding_byte_default

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class cat_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: list[Any],
         dim: int,
@@ -22,7 +22,7 @@ class cat_default_handler(Protocol):
 class cat_default(Handle[cat_default_handler]):
     """quantized::cat(Tensor[] qx, int dim, float? scale, int? zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Sequence[Tensor],
         dim: int,
@@ -34,18 +34,18 @@ class cat_packet(OpPacket):
     default: cat_default
 
 class cat_out_default_handler(Protocol):
-    def __call__(_op, /, qx: list[Any], dim: int, out: Any) -> Tensor: ...
+    def __call__(cls, /, qx: list[Any], dim: int, out: Any) -> Tensor: ...
 
 class cat_out_default(Handle[cat_out_default_handler]):
     """quantized::cat_out(Tensor[] qx, int dim, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, qx: Sequence[Tensor], dim: int, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, qx: Sequence[Tensor], dim: int, out: Tensor) -> Tensor: ...
 
 class cat_out_packet(OpPacket):
     default: cat_out_default
 
 class cat_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: list[Any],
         dim: int,
@@ -56,7 +56,7 @@ class cat_relu_default_handler(Protocol):
 class cat_relu_default(Handle[cat_relu_default_handler]):
     """quantized::cat_relu(Tensor[] qx, int dim, float? scale, int? zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Sequence[Tensor],
         dim: int,
@@ -68,11 +68,11 @@ class cat_relu_packet(OpPacket):
     default: cat_relu_default
 
 class cat_relu_out_default_handler(Protocol):
-    def __call__(_op, /, qx: list[Any], dim: int, out: Any) -> Tensor: ...
+    def __call__(cls, /, qx: list[Any], dim: int, out: Any) -> Tensor: ...
 
 class cat_relu_out_default(Handle[cat_relu_out_default_handler]):
     """quantized::cat_relu_out(Tensor[] qx, int dim, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, qx: Sequence[Tensor], dim: int, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, qx: Sequence[Tensor], dim: int, out: Tensor) -> Tensor: ...
 
 class cat_relu_out_packet(OpPacket):
     default: cat_relu_out_default

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class batch_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -26,7 +26,7 @@ class batch_norm_default_handler(Protocol):
 class batch_norm_default(Handle[batch_norm_default_handler]):
     """quantized::batch_norm(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -43,7 +43,7 @@ class batch_norm_packet(OpPacket):
 
 class batch_norm1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -58,7 +58,7 @@ class batch_norm1d_default_handler(Protocol):
 class batch_norm1d_default(Handle[batch_norm1d_default_handler]):
     """quantized::batch_norm1d(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -75,7 +75,7 @@ class batch_norm1d_packet(OpPacket):
 
 class batch_norm1d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -90,7 +90,7 @@ class batch_norm1d_relu_default_handler(Protocol):
 class batch_norm1d_relu_default(Handle[batch_norm1d_relu_default_handler]):
     """quantized::batch_norm1d_relu(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -107,7 +107,7 @@ class batch_norm1d_relu_packet(OpPacket):
 
 class batch_norm2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -122,7 +122,7 @@ class batch_norm2d_default_handler(Protocol):
 class batch_norm2d_default(Handle[batch_norm2d_default_handler]):
     """quantized::batch_norm2d(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -139,7 +139,7 @@ class batch_norm2d_packet(OpPacket):
 
 class batch_norm2d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -154,7 +154,7 @@ class batch_norm2d_relu_default_handler(Protocol):
 class batch_norm2d_relu_default(Handle[batch_norm2d_relu_default_handler]):
     """quantized::batch_norm2d_relu(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -171,7 +171,7 @@ class batch_norm2d_relu_packet(OpPacket):
 
 class batch_norm3d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -186,7 +186,7 @@ class batch_norm3d_default_handler(Protocol):
 class batch_norm3d_default(Handle[batch_norm3d_default_handler]):
     """quantized::batch_norm3d(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -203,7 +203,7 @@ class batch_norm3d_packet(OpPacket):
 
 class batch_norm3d_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -218,7 +218,7 @@ class batch_norm3d_relu_default_handler(Protocol):
 class batch_norm3d_relu_default(Handle[batch_norm3d_relu_default_handler]):
     """quantized::batch_norm3d_relu(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -235,7 +235,7 @@ class batch_norm3d_relu_packet(OpPacket):
 
 class batch_norm_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         weight: Any | None,
@@ -250,7 +250,7 @@ class batch_norm_relu_default_handler(Protocol):
 class batch_norm_relu_default(Handle[batch_norm_relu_default_handler]):
     """quantized::batch_norm_relu(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         weight: Tensor | None,
@@ -267,7 +267,7 @@ class batch_norm_relu_packet(OpPacket):
 
 class group_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         num_groups: int,
@@ -281,7 +281,7 @@ class group_norm_default_handler(Protocol):
 class group_norm_default(Handle[group_norm_default_handler]):
     """quantized::group_norm(Tensor input, int num_groups, Tensor? weight, Tensor? bias, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         num_groups: int,
@@ -297,7 +297,7 @@ class group_norm_packet(OpPacket):
 
 class instance_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         weight: Any | None,
@@ -310,7 +310,7 @@ class instance_norm_default_handler(Protocol):
 class instance_norm_default(Handle[instance_norm_default_handler]):
     """quantized::instance_norm(Tensor input, Tensor? weight, Tensor? bias, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         weight: Tensor | None,
@@ -325,7 +325,7 @@ class instance_norm_packet(OpPacket):
 
 class layer_norm_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         normalized_shape: list[Any],
@@ -339,7 +339,7 @@ class layer_norm_default_handler(Protocol):
 class layer_norm_default(Handle[layer_norm_default_handler]):
     """quantized::layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps, float output_scale, int output_zero_point) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         normalized_shape: Sequence[int],

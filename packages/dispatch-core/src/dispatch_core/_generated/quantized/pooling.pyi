@@ -10,7 +10,7 @@ from dispatch_core._ops import OpPacket
 
 class max_pool1d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         kernel_size: list[Any],
@@ -23,7 +23,7 @@ class max_pool1d_default_handler(Protocol):
 class max_pool1d_default(Handle[max_pool1d_default_handler]):
     """quantized::max_pool1d(Tensor qx, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         kernel_size: Sequence[int],
@@ -38,7 +38,7 @@ class max_pool1d_packet(OpPacket):
 
 class max_pool2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         qx: Any,
         kernel_size: list[Any],
@@ -51,7 +51,7 @@ class max_pool2d_default_handler(Protocol):
 class max_pool2d_default(Handle[max_pool2d_default_handler]):
     """quantized::max_pool2d(Tensor qx, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         qx: Tensor,
         kernel_size: Sequence[int],

@@ -9,18 +9,18 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class make_quantized_cell_params_default_handler(Protocol):
-    def __call__(_op, /, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any: ...
+    def __call__(cls, /, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any: ...
 
 class make_quantized_cell_params_default(Handle[make_quantized_cell_params_default_handler]):
     """quantized::make_quantized_cell_params(Tensor w_ih, Tensor w_hh, Tensor b_ih, Tensor b_hh) -> __torch__.torch.classes.rnn.CellParamsBase"""
-    def __call__(_op, /, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor) -> Any: ...
+    def __call__(cls, /, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor) -> Any: ...
 
 class make_quantized_cell_params_packet(OpPacket):
     default: make_quantized_cell_params_default
 
 class make_quantized_cell_params_dynamic_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         w_ih: Any,
         w_hh: Any,
@@ -34,7 +34,7 @@ class make_quantized_cell_params_dynamic_default(
 ):
     """quantized::make_quantized_cell_params_dynamic(__torch__.torch.classes.quantized.LinearPackedParamsBase w_ih, __torch__.torch.classes.quantized.LinearPackedParamsBase w_hh, Tensor bias_ih, Tensor bias_hh, bool reduce_range=False) -> __torch__.torch.classes.rnn.CellParamsBase"""
     def __call__(
-        _op,
+        cls,
         /,
         w_ih: Any,
         w_hh: Any,
@@ -47,20 +47,20 @@ class make_quantized_cell_params_dynamic_packet(OpPacket):
     default: make_quantized_cell_params_dynamic_default
 
 class make_quantized_cell_params_fp16_default_handler(Protocol):
-    def __call__(_op, /, w_ih: Any, w_hh: Any) -> Any: ...
+    def __call__(cls, /, w_ih: Any, w_hh: Any) -> Any: ...
 
 class make_quantized_cell_params_fp16_default(
     Handle[make_quantized_cell_params_fp16_default_handler],
 ):
     """quantized::make_quantized_cell_params_fp16(__torch__.torch.classes.quantized.LinearPackedParamsBase w_ih, __torch__.torch.classes.quantized.LinearPackedParamsBase w_hh) -> __torch__.torch.classes.rnn.CellParamsBase"""
-    def __call__(_op, /, w_ih: Any, w_hh: Any) -> Any: ...
+    def __call__(cls, /, w_ih: Any, w_hh: Any) -> Any: ...
 
 class make_quantized_cell_params_fp16_packet(OpPacket):
     default: make_quantized_cell_params_fp16_default
 
 class quantized_gru_cell_dynamic_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -73,7 +73,7 @@ class quantized_gru_cell_dynamic_default_handler(Protocol):
 class quantized_gru_cell_dynamic_default(Handle[quantized_gru_cell_dynamic_default_handler]):
     """quantized::quantized_gru_cell_dynamic(Tensor input, Tensor hx, __torch__.torch.classes.quantized.LinearPackedParamsBase w_ih, __torch__.torch.classes.quantized.LinearPackedParamsBase w_hh, Tensor b_ih, Tensor b_hh) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -88,7 +88,7 @@ class quantized_gru_cell_dynamic_packet(OpPacket):
 
 class quantized_lstm_cell_dynamic_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: list[Any],
@@ -101,7 +101,7 @@ class quantized_lstm_cell_dynamic_default_handler(Protocol):
 class quantized_lstm_cell_dynamic_default(Handle[quantized_lstm_cell_dynamic_default_handler]):
     """quantized::quantized_lstm_cell_dynamic(Tensor input, Tensor[] hx, __torch__.torch.classes.quantized.LinearPackedParamsBase w_ih, __torch__.torch.classes.quantized.LinearPackedParamsBase w_hh, Tensor bias_ih, Tensor bias_hh) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Sequence[Tensor],
@@ -116,7 +116,7 @@ class quantized_lstm_cell_dynamic_packet(OpPacket):
 
 class quantized_rnn_relu_cell_dynamic_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -131,7 +131,7 @@ class quantized_rnn_relu_cell_dynamic_default(
 ):
     """quantized::quantized_rnn_relu_cell_dynamic(Tensor input, Tensor hx, __torch__.torch.classes.quantized.LinearPackedParamsBase w_ih, __torch__.torch.classes.quantized.LinearPackedParamsBase w_hh, Tensor b_ih, Tensor b_hh) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,
@@ -146,7 +146,7 @@ class quantized_rnn_relu_cell_dynamic_packet(OpPacket):
 
 class quantized_rnn_tanh_cell_dynamic_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         hx: Any,
@@ -161,7 +161,7 @@ class quantized_rnn_tanh_cell_dynamic_default(
 ):
     """quantized::quantized_rnn_tanh_cell_dynamic(Tensor input, Tensor hx, __torch__.torch.classes.quantized.LinearPackedParamsBase w_ih, __torch__.torch.classes.quantized.LinearPackedParamsBase w_hh, Tensor b_ih, Tensor b_hh) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         hx: Tensor,

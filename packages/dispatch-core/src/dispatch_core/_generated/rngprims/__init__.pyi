@@ -3,5 +3,5 @@
 from dispatch_core._generated.rngprims import rngprims as rngprims_ops
 from dispatch_core._ops import OpNamespace
 
-class rngprims(OpNamespace):
+class rngprims_namespace(OpNamespace):
     philox_rand: rngprims_ops.philox_rand_packet

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class philox_rand_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         size: list[Any],
         seed: Any,
@@ -24,7 +24,7 @@ class philox_rand_default_handler(Protocol):
 class philox_rand_default(Handle[philox_rand_default_handler]):
     """rngprims::philox_rand(SymInt[] size, Tensor seed, Tensor offset, int[]? stride, Device? device=None, ScalarType? dtype=None) -> (Tensor, Tensor)"""
     def __call__(
-        _op,
+        cls,
         /,
         size: Sequence[int | torch.SymInt],
         seed: Tensor,

@@ -3,7 +3,7 @@
 from dispatch_core._generated.sparse import sparse as sparse_ops
 from dispatch_core._ops import OpNamespace
 
-class sparse(OpNamespace):
+class sparse_namespace(OpNamespace):
     qlinear: sparse_ops.qlinear_packet
     qlinear_dynamic: sparse_ops.qlinear_dynamic_packet
     qlinear_prepack: sparse_ops.qlinear_prepack_packet

@@ -11,7 +11,7 @@ from dispatch_core._ops import OpPacket
 
 class qlinear_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W_prepack: Any,
@@ -22,7 +22,7 @@ class qlinear_default_handler(Protocol):
 class qlinear_default(Handle[qlinear_default_handler]):
     """sparse::qlinear(Tensor X, __torch__.torch.classes.sparse.LinearPackedParamsBase W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W_prepack: Any,
@@ -34,18 +34,18 @@ class qlinear_packet(OpPacket):
     default: qlinear_default
 
 class qlinear_dynamic_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any) -> Tensor: ...
 
 class qlinear_dynamic_default(Handle[qlinear_dynamic_default_handler]):
     """sparse::qlinear_dynamic(Tensor X, __torch__.torch.classes.sparse.LinearPackedParamsBase W_prepack) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any) -> Tensor: ...
 
 class qlinear_dynamic_packet(OpPacket):
     default: qlinear_dynamic_default
 
 class qlinear_prepack_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         W: Any,
         B: Any | None,
@@ -56,7 +56,7 @@ class qlinear_prepack_default_handler(Protocol):
 class qlinear_prepack_default(Handle[qlinear_prepack_default_handler]):
     """sparse::qlinear_prepack(Tensor W, Tensor? B, int out_features_block_size, int in_features_block_size) -> __torch__.torch.classes.sparse.LinearPackedParamsBase W_prepack"""
     def __call__(
-        _op,
+        cls,
         /,
         W: Tensor,
         B: Tensor | None,
@@ -69,7 +69,7 @@ class qlinear_prepack_packet(OpPacket):
 
 class qlinear_relu_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         X: Any,
         W_prepack: Any,
@@ -80,7 +80,7 @@ class qlinear_relu_default_handler(Protocol):
 class qlinear_relu_default(Handle[qlinear_relu_default_handler]):
     """sparse::qlinear_relu(Tensor X, __torch__.torch.classes.sparse.LinearPackedParamsBase W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor Y"""
     def __call__(
-        _op,
+        cls,
         /,
         X: Tensor,
         W_prepack: Any,
@@ -92,21 +92,21 @@ class qlinear_relu_packet(OpPacket):
     default: qlinear_relu_default
 
 class qlinear_relu_dynamic_default_handler(Protocol):
-    def __call__(_op, /, X: Any, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Any, W_prepack: Any) -> Tensor: ...
 
 class qlinear_relu_dynamic_default(Handle[qlinear_relu_dynamic_default_handler]):
     """sparse::qlinear_relu_dynamic(Tensor X, __torch__.torch.classes.sparse.LinearPackedParamsBase W_prepack) -> Tensor Y"""
-    def __call__(_op, /, X: Tensor, W_prepack: Any) -> Tensor: ...
+    def __call__(cls, /, X: Tensor, W_prepack: Any) -> Tensor: ...
 
 class qlinear_relu_dynamic_packet(OpPacket):
     default: qlinear_relu_dynamic_default
 
 class qlinear_unpack_default_handler(Protocol):
-    def __call__(_op, /, W_prepack: Any) -> Sequence[Tensor | Sequence[int] | None]: ...
+    def __call__(cls, /, W_prepack: Any) -> Sequence[Tensor | Sequence[int] | None]: ...
 
 class qlinear_unpack_default(Handle[qlinear_unpack_default_handler]):
     """sparse::qlinear_unpack(__torch__.torch.classes.sparse.LinearPackedParamsBase W_prepack) -> (Tensor W_origin, Tensor? B_origin, int[] block_pattern)"""
-    def __call__(_op, /, W_prepack: Any) -> tuple[Tensor, Tensor | None, list[int]]: ...
+    def __call__(cls, /, W_prepack: Any) -> tuple[Tensor, Tensor | None, list[int]]: ...
 
 class qlinear_unpack_packet(OpPacket):
     default: qlinear_unpack_default

@@ -3,7 +3,7 @@
 from dispatch_core._generated.symm_mem import symm_mem as symm_mem_ops
 from dispatch_core._ops import OpNamespace
 
-class symm_mem(OpNamespace):
+class symm_mem_namespace(OpNamespace):
     _async_input_mm: symm_mem_ops._async_input_mm_packet
     _barrier: symm_mem_ops._barrier_packet
     _rendezvous: symm_mem_ops._rendezvous_packet

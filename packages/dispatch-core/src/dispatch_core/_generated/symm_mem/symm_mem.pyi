@@ -9,12 +9,12 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _async_input_mm_default_handler(Protocol):
-    def __call__(_op, /, a: Any, b: Any, a_chunk_signals: Any, a_chunk_pivot: int) -> Tensor: ...
+    def __call__(cls, /, a: Any, b: Any, a_chunk_signals: Any, a_chunk_pivot: int) -> Tensor: ...
 
 class _async_input_mm_default(Handle[_async_input_mm_default_handler]):
     """symm_mem::_async_input_mm(Tensor a, Tensor b, Tensor a_chunk_signals, int a_chunk_pivot) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         a: Tensor,
         b: Tensor,
@@ -26,28 +26,28 @@ class _async_input_mm_packet(OpPacket):
     default: _async_input_mm_default
 
 class _barrier_default_handler(Protocol):
-    def __call__(_op, /, symm: Any) -> None: ...
+    def __call__(cls, /, symm: Any) -> None: ...
 
 class _barrier_default(Handle[_barrier_default_handler]):
     """symm_mem::_barrier(__torch__.torch.classes.c10d.SymmetricMemory symm) -> ()"""
-    def __call__(_op, /, symm: Any) -> None: ...
+    def __call__(cls, /, symm: Any) -> None: ...
 
 class _barrier_packet(OpPacket):
     default: _barrier_default
 
 class _rendezvous_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, group_name: str | None = ...) -> Any: ...
+    def __call__(cls, /, tensor: Any, group_name: str | None = ...) -> Any: ...
 
 class _rendezvous_default(Handle[_rendezvous_default_handler]):
     """symm_mem::_rendezvous(Tensor tensor, str? group_name=None) -> __torch__.torch.classes.c10d.SymmetricMemory"""
-    def __call__(_op, /, tensor: Tensor, group_name: str | None = None) -> Any: ...
+    def __call__(cls, /, tensor: Tensor, group_name: str | None = None) -> Any: ...
 
 class _rendezvous_packet(OpPacket):
     default: _rendezvous_default
 
 class all_to_all_vdev_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         out: Any,
@@ -59,7 +59,7 @@ class all_to_all_vdev_default_handler(Protocol):
 class all_to_all_vdev_default(Handle[all_to_all_vdev_default_handler]):
     """symm_mem::all_to_all_vdev(Tensor input, Tensor(a!) out, Tensor in_splits, Tensor(a!) out_splits_offsets, str group_name) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         out: Tensor,
@@ -73,7 +73,7 @@ class all_to_all_vdev_packet(OpPacket):
 
 class all_to_all_vdev_2d_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         out: Any,
@@ -86,7 +86,7 @@ class all_to_all_vdev_2d_default_handler(Protocol):
 class all_to_all_vdev_2d_default(Handle[all_to_all_vdev_2d_default_handler]):
     """symm_mem::all_to_all_vdev_2d(Tensor input, Tensor(a!) out, Tensor in_splits, Tensor(a!) out_splits_offsets, str group_name, int? major_align=None) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         out: Tensor,
@@ -101,7 +101,7 @@ class all_to_all_vdev_2d_packet(OpPacket):
 
 class all_to_all_vdev_2d_offset_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         out: Any,
@@ -113,7 +113,7 @@ class all_to_all_vdev_2d_offset_default_handler(Protocol):
 class all_to_all_vdev_2d_offset_default(Handle[all_to_all_vdev_2d_offset_default_handler]):
     """symm_mem::all_to_all_vdev_2d_offset(Tensor input, Tensor(a!) out, Tensor in_splits_offsets, Tensor(a!) out_splits_offsets, str group_name) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         out: Tensor,
@@ -126,18 +126,18 @@ class all_to_all_vdev_2d_offset_packet(OpPacket):
     default: all_to_all_vdev_2d_offset_default
 
 class memset32__default_handler(Protocol):
-    def __call__(_op, /, input: Any, offset: int, val: int, count: int) -> Tensor: ...
+    def __call__(cls, /, input: Any, offset: int, val: int, count: int) -> Tensor: ...
 
 class memset32__default(Handle[memset32__default_handler]):
     """symm_mem::memset32_(Tensor(a!) input, int offset, int val, int count) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, offset: int, val: int, count: int) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, offset: int, val: int, count: int) -> Tensor: ...
 
 class memset32__packet(OpPacket):
     default: memset32__default
 
 class multi_root_tile_reduce_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         in_tiles: list[Any],
         out_tile: Any,
@@ -149,7 +149,7 @@ class multi_root_tile_reduce_default_handler(Protocol):
 class multi_root_tile_reduce_default(Handle[multi_root_tile_reduce_default_handler]):
     """symm_mem::multi_root_tile_reduce(Tensor[] in_tiles, Tensor(a!) out_tile, int[] roots, str group_name, str reduce_op="sum") -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         in_tiles: Sequence[Tensor],
         out_tile: Tensor,
@@ -162,50 +162,50 @@ class multi_root_tile_reduce_packet(OpPacket):
     default: multi_root_tile_reduce_default
 
 class multimem_all_gather_out_default_handler(Protocol):
-    def __call__(_op, /, input: Any, group_name: str, out: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, group_name: str, out: Any) -> Tensor: ...
 
 class multimem_all_gather_out_default(Handle[multimem_all_gather_out_default_handler]):
     """symm_mem::multimem_all_gather_out(Tensor input, str group_name, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, group_name: str, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, group_name: str, out: Tensor) -> Tensor: ...
 
 class multimem_all_gather_out_packet(OpPacket):
     default: multimem_all_gather_out_default
 
 class multimem_all_reduce__default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
 
 class multimem_all_reduce__default(Handle[multimem_all_reduce__default_handler]):
     """symm_mem::multimem_all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
 
 class multimem_all_reduce__packet(OpPacket):
     default: multimem_all_reduce__default
 
 class multimem_one_shot_all_reduce_default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
 
 class multimem_one_shot_all_reduce_default(Handle[multimem_one_shot_all_reduce_default_handler]):
     """symm_mem::multimem_one_shot_all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
 
 class multimem_one_shot_all_reduce_packet(OpPacket):
     default: multimem_one_shot_all_reduce_default
 
 class multimem_one_shot_all_reduce_out_default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: str, out: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: str, out: Any) -> Tensor: ...
 
 class multimem_one_shot_all_reduce_out_default(
     Handle[multimem_one_shot_all_reduce_out_default_handler],
 ):
     """symm_mem::multimem_one_shot_all_reduce_out(Tensor input, str reduce_op, str group_name, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: str, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: str, out: Tensor) -> Tensor: ...
 
 class multimem_one_shot_all_reduce_out_packet(OpPacket):
     default: multimem_one_shot_all_reduce_out_default
 
 class multimem_one_shot_reduce_out_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         reduce_op: str,
@@ -217,7 +217,7 @@ class multimem_one_shot_reduce_out_default_handler(Protocol):
 class multimem_one_shot_reduce_out_default(Handle[multimem_one_shot_reduce_out_default_handler]):
     """symm_mem::multimem_one_shot_reduce_out(Tensor input, str reduce_op, int root, str group_name, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         reduce_op: str,
@@ -230,48 +230,48 @@ class multimem_one_shot_reduce_out_packet(OpPacket):
     default: multimem_one_shot_reduce_out_default
 
 class nccl_get_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Any, peer: int) -> None: ...
 
 class nccl_get_default(Handle[nccl_get_default_handler]):
     """symm_mem::nccl_get(Tensor(a!) tensor, int peer) -> ()"""
-    def __call__(_op, /, tensor: Tensor, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Tensor, peer: int) -> None: ...
 
 class nccl_get_packet(OpPacket):
     default: nccl_get_default
 
 class nccl_put_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Any, peer: int) -> None: ...
 
 class nccl_put_default(Handle[nccl_put_default_handler]):
     """symm_mem::nccl_put(Tensor(a!) tensor, int peer) -> ()"""
-    def __call__(_op, /, tensor: Tensor, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Tensor, peer: int) -> None: ...
 
 class nccl_put_packet(OpPacket):
     default: nccl_put_default
 
 class nccl_put_signal_default_handler(Protocol):
-    def __call__(_op, /, src: Any, hdl: Any, peer: int) -> None: ...
+    def __call__(cls, /, src: Any, hdl: Any, peer: int) -> None: ...
 
 class nccl_put_signal_default(Handle[nccl_put_signal_default_handler]):
     """symm_mem::nccl_put_signal(Tensor src, __torch__.torch.classes.c10d.SymmetricMemory hdl, int peer) -> ()"""
-    def __call__(_op, /, src: Tensor, hdl: Any, peer: int) -> None: ...
+    def __call__(cls, /, src: Tensor, hdl: Any, peer: int) -> None: ...
 
 class nccl_put_signal_packet(OpPacket):
     default: nccl_put_signal_default
 
 class nccl_put_with_signal_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, signal: int, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Any, signal: int, peer: int) -> None: ...
 
 class nccl_put_with_signal_default(Handle[nccl_put_with_signal_default_handler]):
     """symm_mem::nccl_put_with_signal(Tensor(a) tensor, int signal, int peer) -> ()"""
-    def __call__(_op, /, tensor: Tensor, signal: int, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Tensor, signal: int, peer: int) -> None: ...
 
 class nccl_put_with_signal_packet(OpPacket):
     default: nccl_put_with_signal_default
 
 class nccl_reduce_scatter_offset_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         out: list[Any],
@@ -285,7 +285,7 @@ class nccl_reduce_scatter_offset_default_handler(Protocol):
 class nccl_reduce_scatter_offset_default(Handle[nccl_reduce_scatter_offset_default_handler]):
     """symm_mem::nccl_reduce_scatter_offset(Tensor input, Tensor(a!)[] out, str group_name, int dim, int[]? offsets=None, int[]? dst_ranks=None, str red_op="sum") -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         out: Sequence[Tensor],
@@ -300,98 +300,98 @@ class nccl_reduce_scatter_offset_packet(OpPacket):
     default: nccl_reduce_scatter_offset_default
 
 class nccl_wait_for_signal_default_handler(Protocol):
-    def __call__(_op, /, sigpad: Any, signal: int) -> None: ...
+    def __call__(cls, /, sigpad: Any, signal: int) -> None: ...
 
 class nccl_wait_for_signal_default(Handle[nccl_wait_for_signal_default_handler]):
     """symm_mem::nccl_wait_for_signal(Tensor sigpad, int signal) -> ()"""
-    def __call__(_op, /, sigpad: Tensor, signal: int) -> None: ...
+    def __call__(cls, /, sigpad: Tensor, signal: int) -> None: ...
 
 class nccl_wait_for_signal_packet(OpPacket):
     default: nccl_wait_for_signal_default
 
 class nccl_wait_signal_default_handler(Protocol):
-    def __call__(_op, /, hdl: Any, peer: int) -> None: ...
+    def __call__(cls, /, hdl: Any, peer: int) -> None: ...
 
 class nccl_wait_signal_default(Handle[nccl_wait_signal_default_handler]):
     """symm_mem::nccl_wait_signal(__torch__.torch.classes.c10d.SymmetricMemory hdl, int peer) -> ()"""
-    def __call__(_op, /, hdl: Any, peer: int) -> None: ...
+    def __call__(cls, /, hdl: Any, peer: int) -> None: ...
 
 class nccl_wait_signal_packet(OpPacket):
     default: nccl_wait_signal_default
 
 class nvshmem_all_to_all_default_handler(Protocol):
-    def __call__(_op, /, input: Any, out: Any, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Any, out: Any, group_name: str) -> Tensor: ...
 
 class nvshmem_all_to_all_default(Handle[nvshmem_all_to_all_default_handler]):
     """symm_mem::nvshmem_all_to_all(Tensor input, Tensor(a!) out, str group_name) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, out: Tensor, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, out: Tensor, group_name: str) -> Tensor: ...
 
 class nvshmem_all_to_all_packet(OpPacket):
     default: nvshmem_all_to_all_default
 
 class nvshmem_broadcast_default_handler(Protocol):
-    def __call__(_op, /, input: Any, root: int, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Any, root: int, group_name: str) -> Tensor: ...
 
 class nvshmem_broadcast_default(Handle[nvshmem_broadcast_default_handler]):
     """symm_mem::nvshmem_broadcast(Tensor(a!) input, int root, str group_name) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, root: int, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, root: int, group_name: str) -> Tensor: ...
 
 class nvshmem_broadcast_packet(OpPacket):
     default: nvshmem_broadcast_default
 
 class nvshmem_get_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Any, peer: int) -> None: ...
 
 class nvshmem_get_default(Handle[nvshmem_get_default_handler]):
     """symm_mem::nvshmem_get(Tensor(a!) tensor, int peer) -> ()"""
-    def __call__(_op, /, tensor: Tensor, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Tensor, peer: int) -> None: ...
 
 class nvshmem_get_packet(OpPacket):
     default: nvshmem_get_default
 
 class nvshmem_put_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Any, peer: int) -> None: ...
 
 class nvshmem_put_default(Handle[nvshmem_put_default_handler]):
     """symm_mem::nvshmem_put(Tensor(a!) tensor, int peer) -> ()"""
-    def __call__(_op, /, tensor: Tensor, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Tensor, peer: int) -> None: ...
 
 class nvshmem_put_packet(OpPacket):
     default: nvshmem_put_default
 
 class nvshmem_put_with_signal_default_handler(Protocol):
-    def __call__(_op, /, tensor: Any, sigpad: Any, signal: int, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Any, sigpad: Any, signal: int, peer: int) -> None: ...
 
 class nvshmem_put_with_signal_default(Handle[nvshmem_put_with_signal_default_handler]):
     """symm_mem::nvshmem_put_with_signal(Tensor(a) tensor, Tensor(a) sigpad, int signal, int peer) -> ()"""
-    def __call__(_op, /, tensor: Tensor, sigpad: Tensor, signal: int, peer: int) -> None: ...
+    def __call__(cls, /, tensor: Tensor, sigpad: Tensor, signal: int, peer: int) -> None: ...
 
 class nvshmem_put_with_signal_packet(OpPacket):
     default: nvshmem_put_with_signal_default
 
 class nvshmem_wait_for_signal_default_handler(Protocol):
-    def __call__(_op, /, sigpad: Any, signal: int, peer: int) -> None: ...
+    def __call__(cls, /, sigpad: Any, signal: int, peer: int) -> None: ...
 
 class nvshmem_wait_for_signal_default(Handle[nvshmem_wait_for_signal_default_handler]):
     """symm_mem::nvshmem_wait_for_signal(Tensor sigpad, int signal, int peer) -> ()"""
-    def __call__(_op, /, sigpad: Tensor, signal: int, peer: int) -> None: ...
+    def __call__(cls, /, sigpad: Tensor, signal: int, peer: int) -> None: ...
 
 class nvshmem_wait_for_signal_packet(OpPacket):
     default: nvshmem_wait_for_signal_default
 
 class one_shot_all_reduce_default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
 
 class one_shot_all_reduce_default(Handle[one_shot_all_reduce_default_handler]):
     """symm_mem::one_shot_all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
 
 class one_shot_all_reduce_packet(OpPacket):
     default: one_shot_all_reduce_default
 
 class one_shot_all_reduce_copy_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         symm_buffer: Any,
         local_input: Any,
@@ -402,7 +402,7 @@ class one_shot_all_reduce_copy_default_handler(Protocol):
 class one_shot_all_reduce_copy_default(Handle[one_shot_all_reduce_copy_default_handler]):
     """symm_mem::one_shot_all_reduce_copy(Tensor symm_buffer, Tensor local_input, str reduce_op, str group_name) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         symm_buffer: Tensor,
         local_input: Tensor,
@@ -415,7 +415,7 @@ class one_shot_all_reduce_copy_packet(OpPacket):
 
 class one_shot_all_reduce_copy_out_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         symm_buffer: Any,
         local_input: Any,
@@ -427,7 +427,7 @@ class one_shot_all_reduce_copy_out_default_handler(Protocol):
 class one_shot_all_reduce_copy_out_default(Handle[one_shot_all_reduce_copy_out_default_handler]):
     """symm_mem::one_shot_all_reduce_copy_out(Tensor symm_buffer, Tensor local_input, str reduce_op, str group_name, Tensor(a!) out) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         symm_buffer: Tensor,
         local_input: Tensor,
@@ -440,18 +440,18 @@ class one_shot_all_reduce_copy_out_packet(OpPacket):
     default: one_shot_all_reduce_copy_out_default
 
 class one_shot_all_reduce_out_default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: str, out: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: str, out: Any) -> Tensor: ...
 
 class one_shot_all_reduce_out_default(Handle[one_shot_all_reduce_out_default_handler]):
     """symm_mem::one_shot_all_reduce_out(Tensor input, str reduce_op, str group_name, Tensor(a!) out) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: str, out: Tensor) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: str, out: Tensor) -> Tensor: ...
 
 class one_shot_all_reduce_out_packet(OpPacket):
     default: one_shot_all_reduce_out_default
 
 class reduce_scatter_out_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         input: Any,
         group_name: str,
@@ -462,7 +462,7 @@ class reduce_scatter_out_default_handler(Protocol):
 class reduce_scatter_out_default(Handle[reduce_scatter_out_default_handler]):
     """symm_mem::reduce_scatter_out(Tensor(a!) input, str group_name, bool split_last_dim, Tensor(b!) output) -> Tensor(b!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         group_name: str,
@@ -474,18 +474,18 @@ class reduce_scatter_out_packet(OpPacket):
     default: reduce_scatter_out_default
 
 class stream_write_value32__default_handler(Protocol):
-    def __call__(_op, /, input: Any, offset: int, val: int) -> Tensor: ...
+    def __call__(cls, /, input: Any, offset: int, val: int) -> Tensor: ...
 
 class stream_write_value32__default(Handle[stream_write_value32__default_handler]):
     """symm_mem::stream_write_value32_(Tensor(a!) input, int offset, int val) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, offset: int, val: int) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, offset: int, val: int) -> Tensor: ...
 
 class stream_write_value32__packet(OpPacket):
     default: stream_write_value32__default
 
 class tile_reduce_default_handler(Protocol):
     def __call__(
-        _op,
+        cls,
         /,
         in_tile: Any,
         out_tile: Any,
@@ -497,7 +497,7 @@ class tile_reduce_default_handler(Protocol):
 class tile_reduce_default(Handle[tile_reduce_default_handler]):
     """symm_mem::tile_reduce(Tensor in_tile, Tensor(a!) out_tile, int root, str group_name, str reduce_op="sum") -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         in_tile: Tensor,
         out_tile: Tensor,
@@ -510,22 +510,22 @@ class tile_reduce_packet(OpPacket):
     default: tile_reduce_default
 
 class two_shot_all_reduce__default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: str) -> Tensor: ...
 
 class two_shot_all_reduce__default(Handle[two_shot_all_reduce__default_handler]):
     """symm_mem::two_shot_all_reduce_(Tensor(a!) input, str reduce_op, str group_name) -> Tensor(a!)"""
-    def __call__(_op, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
+    def __call__(cls, /, input: Tensor, reduce_op: str, group_name: str) -> Tensor: ...
 
 class two_shot_all_reduce__packet(OpPacket):
     default: two_shot_all_reduce__default
 
 class two_shot_all_reduce_out_default_handler(Protocol):
-    def __call__(_op, /, input: Any, reduce_op: str, group_name: str, output: Any) -> Tensor: ...
+    def __call__(cls, /, input: Any, reduce_op: str, group_name: str, output: Any) -> Tensor: ...
 
 class two_shot_all_reduce_out_default(Handle[two_shot_all_reduce_out_default_handler]):
     """symm_mem::two_shot_all_reduce_out(Tensor(a!) input, str reduce_op, str group_name, Tensor(b!) output) -> Tensor(b!)"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         reduce_op: str,

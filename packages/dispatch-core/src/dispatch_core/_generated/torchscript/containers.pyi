@@ -54,7 +54,7 @@ class __contains___float(Handle[Any]):
 class __contains___float_list(Handle[Any]):
     """aten::__contains__.float_list(float[] l, float item) -> bool"""
     def __call__(
-        _op,
+        cls,
         /,
         l: Sequence[float | torch.SymFloat],
         item: float | torch.SymFloat,
@@ -65,14 +65,14 @@ class __contains___int(Handle[Any]):
 
 class __contains___int_list(Handle[Any]):
     """aten::__contains__.int_list(int[] l, int item) -> bool"""
-    def __call__(_op, /, l: Sequence[int], item: int) -> bool: ...
+    def __call__(cls, /, l: Sequence[int], item: int) -> bool: ...
 
 class __contains___str(Handle[Any]):
     """aten::__contains__.str(Dict(str, t) dict, str key) -> bool"""
 
 class __contains___str_list(Handle[Any]):
     """aten::__contains__.str_list(str[] l, str item) -> bool"""
-    def __call__(_op, /, l: Sequence[str], item: str) -> bool: ...
+    def __call__(cls, /, l: Sequence[str], item: str) -> bool: ...
 
 class __contains___packet(OpPacket):
     Tensor: __contains___Tensor
@@ -105,7 +105,7 @@ class __getitem___Dict_str(Handle[Any]):
 
 class __getitem___str(Handle[Any]):
     """aten::__getitem__.str(str s, int index) -> str"""
-    def __call__(_op, /, s: str, index: int) -> str: ...
+    def __call__(cls, /, s: str, index: int) -> str: ...
 
 class __getitem___t(Handle[Any]):
     """aten::__getitem__.t(t[](a) list, int idx) -> t(*)"""
@@ -155,31 +155,31 @@ class add__t(Handle[Any]):
 
 class all_bool(Handle[Any]):
     """aten::all.bool(bool[] self) -> bool"""
-    def __call__(_op, /, self: Sequence[bool]) -> bool: ...
+    def __call__(cls, /, self: Sequence[bool]) -> bool: ...
 
 class all_float(Handle[Any]):
     """aten::all.float(float[] self) -> bool"""
-    def __call__(_op, /, self: Sequence[float | torch.SymFloat]) -> bool: ...
+    def __call__(cls, /, self: Sequence[float | torch.SymFloat]) -> bool: ...
 
 class all_int(Handle[Any]):
     """aten::all.int(int[] self) -> bool"""
-    def __call__(_op, /, self: Sequence[int]) -> bool: ...
+    def __call__(cls, /, self: Sequence[int]) -> bool: ...
 
 class any_bool(Handle[Any]):
     """aten::any.bool(bool[] self) -> bool"""
-    def __call__(_op, /, self: Sequence[bool]) -> bool: ...
+    def __call__(cls, /, self: Sequence[bool]) -> bool: ...
 
 class any_float(Handle[Any]):
     """aten::any.float(float[] self) -> bool"""
-    def __call__(_op, /, self: Sequence[float | torch.SymFloat]) -> bool: ...
+    def __call__(cls, /, self: Sequence[float | torch.SymFloat]) -> bool: ...
 
 class any_int(Handle[Any]):
     """aten::any.int(int[] self) -> bool"""
-    def __call__(_op, /, self: Sequence[int]) -> bool: ...
+    def __call__(cls, /, self: Sequence[int]) -> bool: ...
 
 class any_str(Handle[Any]):
     """aten::any.str(str[] self) -> bool"""
-    def __call__(_op, /, self: Sequence[str]) -> bool: ...
+    def __call__(cls, /, self: Sequence[str]) -> bool: ...
 
 class append_t(Handle[Any]):
     """aten::append.t(t[](a!) self, t(c -> *) el) -> t[](a!)"""
@@ -240,20 +240,20 @@ class copy_t(Handle[Any]):
 
 class count_default(Handle[Any]):
     """aten::count(str self, str substr, int start=0, int end=-1) -> int"""
-    def __call__(_op, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
+    def __call__(cls, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
 
 class count_Tensor(Handle[Any]):
     """aten::count.Tensor(Tensor[] self, Tensor el) -> int"""
-    def __call__(_op, /, self: Sequence[Tensor], el: Tensor) -> int: ...
+    def __call__(cls, /, self: Sequence[Tensor], el: Tensor) -> int: ...
 
 class count_bool(Handle[Any]):
     """aten::count.bool(bool[] self, bool el) -> int"""
-    def __call__(_op, /, self: Sequence[bool], el: bool) -> int: ...
+    def __call__(cls, /, self: Sequence[bool], el: bool) -> int: ...
 
 class count_float(Handle[Any]):
     """aten::count.float(float[] self, float el) -> int"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[float | torch.SymFloat],
         el: float | torch.SymFloat,
@@ -261,11 +261,11 @@ class count_float(Handle[Any]):
 
 class count_int(Handle[Any]):
     """aten::count.int(int[] self, int el) -> int"""
-    def __call__(_op, /, self: Sequence[int], el: int) -> int: ...
+    def __call__(cls, /, self: Sequence[int], el: int) -> int: ...
 
 class count_str(Handle[Any]):
     """aten::count.str(str[] self, str el) -> int"""
-    def __call__(_op, /, self: Sequence[str], el: str) -> int: ...
+    def __call__(cls, /, self: Sequence[str], el: str) -> int: ...
 
 class count_packet(OpPacket):
     Tensor: count_Tensor
@@ -277,7 +277,7 @@ class count_packet(OpPacket):
 
 class dict_default(Handle[Any]):
     """aten::dict() -> Dict(str, Tensor)"""
-    def __call__(_op, /) -> dict[str, Tensor]: ...
+    def __call__(cls, /) -> dict[str, Tensor]: ...
 
 class dict_Dict_Tensor(Handle[Any]):
     """aten::dict.Dict_Tensor(Dict(Tensor, t)(a) self) -> Dict(Tensor, t)"""
@@ -388,20 +388,20 @@ class get_packet(OpPacket):
 
 class index_Tensor_hacked_twin(Handle[Any]):
     """aten::index.Tensor_hacked_twin(Tensor self, Tensor[] indices) -> Tensor"""
-    def __call__(_op, /, self: Tensor, indices: Sequence[Tensor]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, indices: Sequence[Tensor]) -> Tensor: ...
 
 class index_list_Tensor(Handle[Any]):
     """aten::index.list_Tensor(Tensor[] self, Tensor el) -> int"""
-    def __call__(_op, /, self: Sequence[Tensor], el: Tensor) -> int: ...
+    def __call__(cls, /, self: Sequence[Tensor], el: Tensor) -> int: ...
 
 class index_list_bool(Handle[Any]):
     """aten::index.list_bool(bool[] self, bool el) -> int"""
-    def __call__(_op, /, self: Sequence[bool], el: bool) -> int: ...
+    def __call__(cls, /, self: Sequence[bool], el: bool) -> int: ...
 
 class index_list_float(Handle[Any]):
     """aten::index.list_float(float[] self, float el) -> int"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[float | torch.SymFloat],
         el: float | torch.SymFloat,
@@ -409,15 +409,15 @@ class index_list_float(Handle[Any]):
 
 class index_list_int(Handle[Any]):
     """aten::index.list_int(int[] self, int el) -> int"""
-    def __call__(_op, /, self: Sequence[int], el: int) -> int: ...
+    def __call__(cls, /, self: Sequence[int], el: int) -> int: ...
 
 class index_list_str(Handle[Any]):
     """aten::index.list_str(str[] self, str el) -> int"""
-    def __call__(_op, /, self: Sequence[str], el: str) -> int: ...
+    def __call__(cls, /, self: Sequence[str], el: str) -> int: ...
 
 class index_str(Handle[Any]):
     """aten::index.str(str self, str substr, int start=0, int end=-1) -> int"""
-    def __call__(_op, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
+    def __call__(cls, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
 
 class insert_t(Handle[Any]):
     """aten::insert.t(t[](a!) self, int idx, t(b -> *) el) -> ()"""
@@ -497,14 +497,14 @@ class len_Dict_str(Handle[Any]):
 
 class len_Tensor(Handle[Any]):
     """aten::len.Tensor(Tensor t) -> int"""
-    def __call__(_op, /, t: Tensor) -> int: ...
+    def __call__(cls, /, t: Tensor) -> int: ...
 
 class len_any(Handle[Any]):
     """aten::len.any(Any[] a) -> int"""
 
 class len_str(Handle[Any]):
     """aten::len.str(str s) -> int"""
-    def __call__(_op, /, s: str) -> int: ...
+    def __call__(cls, /, s: str) -> int: ...
 
 class len_t(Handle[Any]):
     """aten::len.t(t[] a) -> int"""
@@ -523,7 +523,7 @@ class len_packet(OpPacket):
 
 class list_default(Handle[Any]):
     """aten::list(str t) -> str[]"""
-    def __call__(_op, /, t: str) -> list[str]: ...
+    def __call__(cls, /, t: str) -> list[str]: ...
 
 class list_t(Handle[Any]):
     """aten::list.t(t[] l) -> t[]"""
@@ -617,16 +617,16 @@ class popitem_packet(OpPacket):
 
 class remove_Tensor(Handle[Any]):
     """aten::remove.Tensor(Tensor[](a!) self, Tensor el) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], el: Tensor) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], el: Tensor) -> None: ...
 
 class remove_bool(Handle[Any]):
     """aten::remove.bool(bool[](a!) self, bool el) -> ()"""
-    def __call__(_op, /, self: Sequence[bool], el: bool) -> None: ...
+    def __call__(cls, /, self: Sequence[bool], el: bool) -> None: ...
 
 class remove_float(Handle[Any]):
     """aten::remove.float(float[](a!) self, float el) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Sequence[float | torch.SymFloat],
         el: float | torch.SymFloat,
@@ -634,11 +634,11 @@ class remove_float(Handle[Any]):
 
 class remove_int(Handle[Any]):
     """aten::remove.int(int[](a!) self, int el) -> ()"""
-    def __call__(_op, /, self: Sequence[int], el: int) -> None: ...
+    def __call__(cls, /, self: Sequence[int], el: int) -> None: ...
 
 class remove_str(Handle[Any]):
     """aten::remove.str(str[](a!) self, str el) -> ()"""
-    def __call__(_op, /, self: Sequence[str], el: str) -> None: ...
+    def __call__(cls, /, self: Sequence[str], el: str) -> None: ...
 
 class remove_packet(OpPacket):
     Tensor: remove_Tensor
@@ -685,7 +685,7 @@ class setdefault_packet(OpPacket):
 class slice_str(Handle[Any]):
     """aten::slice.str(str string, int? start=None, int? end=None, int step=1) -> str"""
     def __call__(
-        _op,
+        cls,
         /,
         string: str,
         start: int | None = None,
@@ -698,49 +698,49 @@ class slice_t(Handle[Any]):
 
 class sort_Tensor(Handle[Any]):
     """aten::sort.Tensor(Tensor[](a!) self, bool reverse=False) -> ()"""
-    def __call__(_op, /, self: Sequence[Tensor], reverse: bool = False) -> None: ...
+    def __call__(cls, /, self: Sequence[Tensor], reverse: bool = False) -> None: ...
 
 class sort_any(Handle[Any]):
     """aten::sort.any(t[](a!) self, bool reverse=False) -> ()"""
 
 class sort_bool(Handle[Any]):
     """aten::sort.bool(bool[](a!) self, bool reverse=False) -> ()"""
-    def __call__(_op, /, self: Sequence[bool], reverse: bool = False) -> None: ...
+    def __call__(cls, /, self: Sequence[bool], reverse: bool = False) -> None: ...
 
 class sort_float(Handle[Any]):
     """aten::sort.float(float[](a!) self, bool reverse=False) -> ()"""
-    def __call__(_op, /, self: Sequence[float | torch.SymFloat], reverse: bool = False) -> None: ...
+    def __call__(cls, /, self: Sequence[float | torch.SymFloat], reverse: bool = False) -> None: ...
 
 class sort_int(Handle[Any]):
     """aten::sort.int(int[](a!) self, bool reverse=False) -> ()"""
-    def __call__(_op, /, self: Sequence[int], reverse: bool = False) -> None: ...
+    def __call__(cls, /, self: Sequence[int], reverse: bool = False) -> None: ...
 
 class sort_str(Handle[Any]):
     """aten::sort.str(str[](a!) self, bool reverse=False) -> ()"""
-    def __call__(_op, /, self: Sequence[str], reverse: bool = False) -> None: ...
+    def __call__(cls, /, self: Sequence[str], reverse: bool = False) -> None: ...
 
 class sorted_Tensor(Handle[Any]):
     """aten::sorted.Tensor(Tensor[](a) input) -> Tensor[]"""
-    def __call__(_op, /, input: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, input: Sequence[Tensor]) -> list[Tensor]: ...
 
 class sorted_any(Handle[Any]):
     """aten::sorted.any(t[](a) self) -> t[]"""
 
 class sorted_bool(Handle[Any]):
     """aten::sorted.bool(bool[](a) input) -> bool[]"""
-    def __call__(_op, /, input: Sequence[bool]) -> list[bool]: ...
+    def __call__(cls, /, input: Sequence[bool]) -> list[bool]: ...
 
 class sorted_float(Handle[Any]):
     """aten::sorted.float(float[](a) input) -> float[]"""
-    def __call__(_op, /, input: Sequence[float | torch.SymFloat]) -> list[float]: ...
+    def __call__(cls, /, input: Sequence[float | torch.SymFloat]) -> list[float]: ...
 
 class sorted_int(Handle[Any]):
     """aten::sorted.int(int[](a) input) -> int[]"""
-    def __call__(_op, /, input: Sequence[int]) -> list[int]: ...
+    def __call__(cls, /, input: Sequence[int]) -> list[int]: ...
 
 class sorted_str(Handle[Any]):
     """aten::sorted.str(str[](a) input) -> str[]"""
-    def __call__(_op, /, input: Sequence[str]) -> list[str]: ...
+    def __call__(cls, /, input: Sequence[str]) -> list[str]: ...
 
 class sorted_packet(OpPacket):
     Tensor: sorted_Tensor
@@ -752,19 +752,19 @@ class sorted_packet(OpPacket):
 
 class sum_bool(Handle[Any]):
     """aten::sum.bool(bool[] self) -> int"""
-    def __call__(_op, /, self: Sequence[bool]) -> int: ...
+    def __call__(cls, /, self: Sequence[bool]) -> int: ...
 
 class sum_complex(Handle[Any]):
     """aten::sum.complex(complex[] self) -> complex"""
-    def __call__(_op, /, self: Sequence[complex]) -> complex: ...
+    def __call__(cls, /, self: Sequence[complex]) -> complex: ...
 
 class sum_float(Handle[Any]):
     """aten::sum.float(float[] self) -> float"""
-    def __call__(_op, /, self: Sequence[float | torch.SymFloat]) -> float: ...
+    def __call__(cls, /, self: Sequence[float | torch.SymFloat]) -> float: ...
 
 class sum_int(Handle[Any]):
     """aten::sum.int(int[] self) -> int"""
-    def __call__(_op, /, self: Sequence[int]) -> int: ...
+    def __call__(cls, /, self: Sequence[int]) -> int: ...
 
 class update_Tensor(Handle[Any]):
     """aten::update.Tensor(Dict(Tensor, t)(a!) self, Dict(Tensor, t)(a!) to_add) -> ()"""

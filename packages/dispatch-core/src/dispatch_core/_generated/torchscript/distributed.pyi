@@ -17,7 +17,7 @@ class confirmed_by_owner_packet(OpPacket):
 class dist_backward_default(Handle[Any]):
     """aten::dist_backward(int context_id, Tensor[] roots, bool retain_graph=False) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         context_id: int,
         roots: Sequence[Tensor],

@@ -10,7 +10,7 @@ from dispatch_core._ops import OpPacket
 class Generator_default(Handle[Any]):
     """aten::Generator(*, Device? device=None, int? seed=None) -> Generator"""
     def __call__(
-        _op,
+        cls,
         /,
         *,
         device: torch.device | str | None = None,
@@ -34,14 +34,14 @@ class __isnot___packet(OpPacket):
 
 class _get_cpu_capability_default(Handle[Any]):
     """aten::_get_cpu_capability() -> str"""
-    def __call__(_op, /) -> str: ...
+    def __call__(cls, /) -> str: ...
 
 class _get_cpu_capability_packet(OpPacket):
     default: _get_cpu_capability_default
 
 class _get_tracing_state_default(Handle[Any]):
     """aten::_get_tracing_state() -> bool"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class _get_tracing_state_packet(OpPacket):
     default: _get_tracing_state_default
@@ -54,11 +54,11 @@ class _unwrap_optional_packet(OpPacket):
 
 class device_default(Handle[Any]):
     """aten::device(str a) -> Device"""
-    def __call__(_op, /, a: str) -> torch.device: ...
+    def __call__(cls, /, a: str) -> torch.device: ...
 
 class device_with_index(Handle[Any]):
     """aten::device.with_index(str type, int index) -> Device"""
-    def __call__(_op, /, type: str, index: int) -> torch.device: ...
+    def __call__(cls, /, type: str, index: int) -> torch.device: ...
 
 class device_packet(OpPacket):
     default: device_default
@@ -66,7 +66,7 @@ class device_packet(OpPacket):
 
 class get_autocast_dtype_default(Handle[Any]):
     """aten::get_autocast_dtype(str device_type) -> ScalarType"""
-    def __call__(_op, /, device_type: str) -> torch.dtype: ...
+    def __call__(cls, /, device_type: str) -> torch.dtype: ...
 
 class get_autocast_dtype_packet(OpPacket):
     default: get_autocast_dtype_default
@@ -85,46 +85,46 @@ class hash_packet(OpPacket):
 
 class initial_seed_default(Handle[Any]):
     """aten::initial_seed(Generator self) -> int"""
-    def __call__(_op, /, self: torch.Generator) -> int: ...
+    def __call__(cls, /, self: torch.Generator) -> int: ...
 
 class initial_seed_packet(OpPacket):
     default: initial_seed_default
 
 class is_autocast_cpu_enabled_default(Handle[Any]):
     """aten::is_autocast_cpu_enabled() -> bool"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class is_autocast_cpu_enabled_packet(OpPacket):
     default: is_autocast_cpu_enabled_default
 
 class is_autocast_enabled_default(Handle[Any]):
     """aten::is_autocast_enabled() -> bool"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class is_autocast_enabled_packet(OpPacket):
     default: is_autocast_enabled_default
 
 class is_grad_enabled_default(Handle[Any]):
     """aten::is_grad_enabled() -> bool"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class is_grad_enabled_packet(OpPacket):
     default: is_grad_enabled_default
 
 class is_scripting_default(Handle[Any]):
     """aten::is_scripting() -> bool"""
-    def __call__(_op, /) -> bool: ...
+    def __call__(cls, /) -> bool: ...
 
 class is_scripting_packet(OpPacket):
     default: is_scripting_default
 
 class manual_seed_default(Handle[Any]):
     """aten::manual_seed(int seed) -> ()"""
-    def __call__(_op, /, seed: int) -> None: ...
+    def __call__(cls, /, seed: int) -> None: ...
 
 class manual_seed_generator(Handle[Any]):
     """aten::manual_seed.generator(Generator(a!) self, int seed) -> Generator(a!)"""
-    def __call__(_op, /, self: torch.Generator, seed: int) -> torch.Generator: ...
+    def __call__(cls, /, self: torch.Generator, seed: int) -> torch.Generator: ...
 
 class manual_seed_packet(OpPacket):
     default: manual_seed_default
@@ -138,14 +138,14 @@ class save_packet(OpPacket):
 
 class seed_default(Handle[Any]):
     """aten::seed(Generator(a!) self) -> int"""
-    def __call__(_op, /, self: torch.Generator) -> int: ...
+    def __call__(cls, /, self: torch.Generator) -> int: ...
 
 class seed_packet(OpPacket):
     default: seed_default
 
 class set_grad_enabled_default(Handle[Any]):
     """aten::set_grad_enabled(bool val) -> ()"""
-    def __call__(_op, /, val: bool) -> None: ...
+    def __call__(cls, /, val: bool) -> None: ...
 
 class set_grad_enabled_packet(OpPacket):
     default: set_grad_enabled_default
@@ -158,7 +158,7 @@ class str_packet(OpPacket):
 
 class warn_default(Handle[Any]):
     """aten::warn(str message, int stacklevel=2) -> ()"""
-    def __call__(_op, /, message: str, stacklevel: int = 2) -> None: ...
+    def __call__(cls, /, message: str, stacklevel: int = 2) -> None: ...
 
 class warn_packet(OpPacket):
     default: warn_default

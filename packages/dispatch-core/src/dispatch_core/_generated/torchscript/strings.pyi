@@ -10,35 +10,35 @@ from dispatch_core._ops import OpPacket
 
 class capitalize_default(Handle[Any]):
     """aten::capitalize(str self) -> str"""
-    def __call__(_op, /, self: str) -> str: ...
+    def __call__(cls, /, self: str) -> str: ...
 
 class capitalize_packet(OpPacket):
     default: capitalize_default
 
 class center_default(Handle[Any]):
     """aten::center(str self, int width, str fillchar=" ") -> str"""
-    def __call__(_op, /, self: str, width: int, fillchar: str = " ") -> str: ...
+    def __call__(cls, /, self: str, width: int, fillchar: str = " ") -> str: ...
 
 class center_packet(OpPacket):
     default: center_default
 
 class endswith_default(Handle[Any]):
     """aten::endswith(str self, str substr, int start=0, int end=-1) -> bool"""
-    def __call__(_op, /, self: str, substr: str, start: int = 0, end: int = -1) -> bool: ...
+    def __call__(cls, /, self: str, substr: str, start: int = 0, end: int = -1) -> bool: ...
 
 class endswith_packet(OpPacket):
     default: endswith_default
 
 class expandtabs_default(Handle[Any]):
     """aten::expandtabs(str self, int tabsize=8) -> str"""
-    def __call__(_op, /, self: str, tabsize: int = 8) -> str: ...
+    def __call__(cls, /, self: str, tabsize: int = 8) -> str: ...
 
 class expandtabs_packet(OpPacket):
     default: expandtabs_default
 
 class find_default(Handle[Any]):
     """aten::find(str self, str substr, int start=0, int end=-1) -> int"""
-    def __call__(_op, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
+    def __call__(cls, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
 
 class find_packet(OpPacket):
     default: find_default
@@ -51,119 +51,119 @@ class format_packet(OpPacket):
 
 class isalnum_default(Handle[Any]):
     """aten::isalnum(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isalnum_packet(OpPacket):
     default: isalnum_default
 
 class isalpha_default(Handle[Any]):
     """aten::isalpha(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isalpha_packet(OpPacket):
     default: isalpha_default
 
 class isdecimal_default(Handle[Any]):
     """aten::isdecimal(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isdecimal_packet(OpPacket):
     default: isdecimal_default
 
 class isdigit_default(Handle[Any]):
     """aten::isdigit(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isdigit_packet(OpPacket):
     default: isdigit_default
 
 class isidentifier_default(Handle[Any]):
     """aten::isidentifier(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isidentifier_packet(OpPacket):
     default: isidentifier_default
 
 class islower_default(Handle[Any]):
     """aten::islower(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class islower_packet(OpPacket):
     default: islower_default
 
 class isnumeric_default(Handle[Any]):
     """aten::isnumeric(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isnumeric_packet(OpPacket):
     default: isnumeric_default
 
 class isprintable_default(Handle[Any]):
     """aten::isprintable(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isprintable_packet(OpPacket):
     default: isprintable_default
 
 class isspace_default(Handle[Any]):
     """aten::isspace(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isspace_packet(OpPacket):
     default: isspace_default
 
 class istitle_default(Handle[Any]):
     """aten::istitle(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class istitle_packet(OpPacket):
     default: istitle_default
 
 class isupper_default(Handle[Any]):
     """aten::isupper(str self) -> bool"""
-    def __call__(_op, /, self: str) -> bool: ...
+    def __call__(cls, /, self: str) -> bool: ...
 
 class isupper_packet(OpPacket):
     default: isupper_default
 
 class join_default(Handle[Any]):
     """aten::join(str self, str[] values) -> str"""
-    def __call__(_op, /, self: str, values: Sequence[str]) -> str: ...
+    def __call__(cls, /, self: str, values: Sequence[str]) -> str: ...
 
 class join_packet(OpPacket):
     default: join_default
 
 class ljust_default(Handle[Any]):
     """aten::ljust(str self, int width, str fillchar=" ") -> str"""
-    def __call__(_op, /, self: str, width: int, fillchar: str = " ") -> str: ...
+    def __call__(cls, /, self: str, width: int, fillchar: str = " ") -> str: ...
 
 class ljust_packet(OpPacket):
     default: ljust_default
 
 class lower_default(Handle[Any]):
     """aten::lower(str self) -> str"""
-    def __call__(_op, /, self: str) -> str: ...
+    def __call__(cls, /, self: str) -> str: ...
 
 class lower_packet(OpPacket):
     default: lower_default
 
 class lstrip_default(Handle[Any]):
     """aten::lstrip(str self, str chars=" \\n\\t\\f\\v") -> str"""
-    def __call__(_op, /, self: str, chars: str = " \n\t\x0c\x0b") -> str: ...
+    def __call__(cls, /, self: str, chars: str = " \n\t\x0c\x0b") -> str: ...
 
 class lstrip_packet(OpPacket):
     default: lstrip_default
 
 class ord_default(Handle[Any]):
     """aten::ord(str string) -> int"""
-    def __call__(_op, /, string: str) -> int: ...
+    def __call__(cls, /, string: str) -> int: ...
 
 class ord_packet(OpPacket):
     default: ord_default
 
 class partition_default(Handle[Any]):
     """aten::partition(str self, str separator) -> (str, str, str)"""
-    def __call__(_op, /, self: str, separator: str) -> tuple[str, str, str]: ...
+    def __call__(cls, /, self: str, separator: str) -> tuple[str, str, str]: ...
 
 class partition_packet(OpPacket):
     default: partition_default
@@ -176,49 +176,49 @@ class percentFormat_packet(OpPacket):
 
 class replace_default(Handle[Any]):
     """aten::replace(str self, str old, str new, int max=-1) -> str"""
-    def __call__(_op, /, self: str, old: str, new: str, max: int = -1) -> str: ...
+    def __call__(cls, /, self: str, old: str, new: str, max: int = -1) -> str: ...
 
 class replace_packet(OpPacket):
     default: replace_default
 
 class rfind_default(Handle[Any]):
     """aten::rfind(str self, str substr, int start=0, int end=-1) -> int"""
-    def __call__(_op, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
+    def __call__(cls, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
 
 class rfind_packet(OpPacket):
     default: rfind_default
 
 class rindex_default(Handle[Any]):
     """aten::rindex(str self, str substr, int start=0, int end=-1) -> int"""
-    def __call__(_op, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
+    def __call__(cls, /, self: str, substr: str, start: int = 0, end: int = -1) -> int: ...
 
 class rindex_packet(OpPacket):
     default: rindex_default
 
 class rjust_default(Handle[Any]):
     """aten::rjust(str self, int width, str fillchar=" ") -> str"""
-    def __call__(_op, /, self: str, width: int, fillchar: str = " ") -> str: ...
+    def __call__(cls, /, self: str, width: int, fillchar: str = " ") -> str: ...
 
 class rjust_packet(OpPacket):
     default: rjust_default
 
 class rpartition_default(Handle[Any]):
     """aten::rpartition(str self, str separator) -> (str, str, str)"""
-    def __call__(_op, /, self: str, separator: str) -> tuple[str, str, str]: ...
+    def __call__(cls, /, self: str, separator: str) -> tuple[str, str, str]: ...
 
 class rpartition_packet(OpPacket):
     default: rpartition_default
 
 class rsplit_default(Handle[Any]):
     """aten::rsplit(str self, str separator=" ", int max=-1) -> str[]"""
-    def __call__(_op, /, self: str, separator: str = " ", max: int = -1) -> list[str]: ...
+    def __call__(cls, /, self: str, separator: str = " ", max: int = -1) -> list[str]: ...
 
 class rsplit_packet(OpPacket):
     default: rsplit_default
 
 class rstrip_default(Handle[Any]):
     """aten::rstrip(str self, str chars=" \\n\\t\\f\\v") -> str"""
-    def __call__(_op, /, self: str, chars: str = " \n\t\x0c\x0b") -> str: ...
+    def __call__(cls, /, self: str, chars: str = " \n\t\x0c\x0b") -> str: ...
 
 class rstrip_packet(OpPacket):
     default: rstrip_default
@@ -226,7 +226,7 @@ class rstrip_packet(OpPacket):
 class split_default(Handle[Any]):
     """aten::split(Tensor(a -> *) self, int[] split_sizes, int dim=0) -> Tensor(a)[]"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         split_sizes: Sequence[int],
@@ -235,53 +235,53 @@ class split_default(Handle[Any]):
 
 class split_str(Handle[Any]):
     """aten::split.str(str self, str? separator=None, int max=-1) -> str[]"""
-    def __call__(_op, /, self: str, separator: str | None = None, max: int = -1) -> list[str]: ...
+    def __call__(cls, /, self: str, separator: str | None = None, max: int = -1) -> list[str]: ...
 
 class splitlines_default(Handle[Any]):
     """aten::splitlines(str self, bool keepends=False) -> str[]"""
-    def __call__(_op, /, self: str, keepends: bool = False) -> list[str]: ...
+    def __call__(cls, /, self: str, keepends: bool = False) -> list[str]: ...
 
 class splitlines_packet(OpPacket):
     default: splitlines_default
 
 class startswith_default(Handle[Any]):
     """aten::startswith(str self, str substr, int start=0, int end=-1) -> bool"""
-    def __call__(_op, /, self: str, substr: str, start: int = 0, end: int = -1) -> bool: ...
+    def __call__(cls, /, self: str, substr: str, start: int = 0, end: int = -1) -> bool: ...
 
 class startswith_packet(OpPacket):
     default: startswith_default
 
 class strip_default(Handle[Any]):
     """aten::strip(str self, str chars=" \\n\\t\\f\\v") -> str"""
-    def __call__(_op, /, self: str, chars: str = " \n\t\x0c\x0b") -> str: ...
+    def __call__(cls, /, self: str, chars: str = " \n\t\x0c\x0b") -> str: ...
 
 class strip_packet(OpPacket):
     default: strip_default
 
 class swapcase_default(Handle[Any]):
     """aten::swapcase(str self) -> str"""
-    def __call__(_op, /, self: str) -> str: ...
+    def __call__(cls, /, self: str) -> str: ...
 
 class swapcase_packet(OpPacket):
     default: swapcase_default
 
 class title_default(Handle[Any]):
     """aten::title(str self) -> str"""
-    def __call__(_op, /, self: str) -> str: ...
+    def __call__(cls, /, self: str) -> str: ...
 
 class title_packet(OpPacket):
     default: title_default
 
 class upper_default(Handle[Any]):
     """aten::upper(str self) -> str"""
-    def __call__(_op, /, self: str) -> str: ...
+    def __call__(cls, /, self: str) -> str: ...
 
 class upper_packet(OpPacket):
     default: upper_default
 
 class zfill_default(Handle[Any]):
     """aten::zfill(str self, int width) -> str"""
-    def __call__(_op, /, self: str, width: int) -> str: ...
+    def __call__(cls, /, self: str, width: int) -> str: ...
 
 class zfill_packet(OpPacket):
     default: zfill_default

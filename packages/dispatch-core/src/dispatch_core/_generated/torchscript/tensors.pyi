@@ -11,35 +11,35 @@ from dispatch_core._ops import OpPacket
 
 class ComplexImplicit_default(Handle[Any]):
     """aten::ComplexImplicit(Tensor a) -> complex"""
-    def __call__(_op, /, a: Tensor) -> complex: ...
+    def __call__(cls, /, a: Tensor) -> complex: ...
 
 class ComplexImplicit_packet(OpPacket):
     default: ComplexImplicit_default
 
 class FloatImplicit_default(Handle[Any]):
     """aten::FloatImplicit(Tensor a) -> float"""
-    def __call__(_op, /, a: Tensor) -> float: ...
+    def __call__(cls, /, a: Tensor) -> float: ...
 
 class FloatImplicit_packet(OpPacket):
     default: FloatImplicit_default
 
 class IntImplicit_default(Handle[Any]):
     """aten::IntImplicit(Tensor a) -> int"""
-    def __call__(_op, /, a: Tensor) -> int: ...
+    def __call__(cls, /, a: Tensor) -> int: ...
 
 class IntImplicit_packet(OpPacket):
     default: IntImplicit_default
 
 class ScalarImplicit_default(Handle[Any]):
     """aten::ScalarImplicit(Tensor a) -> Scalar"""
-    def __call__(_op, /, a: Tensor) -> Any: ...
+    def __call__(cls, /, a: Tensor) -> Any: ...
 
 class ScalarImplicit_packet(OpPacket):
     default: ScalarImplicit_default
 
 class Size_default(Handle[Any]):
     """aten::Size(int[] sizes) -> int[]"""
-    def __call__(_op, /, sizes: Sequence[int]) -> list[int]: ...
+    def __call__(cls, /, sizes: Sequence[int]) -> list[int]: ...
 
 class Size_packet(OpPacket):
     default: Size_default
@@ -47,7 +47,7 @@ class Size_packet(OpPacket):
 class __interpolate_default(Handle[Any]):
     """aten::__interpolate(Tensor input, int? size=None, float? scale_factor=None, str mode="nearest", bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: int | None = None,
@@ -61,7 +61,7 @@ class __interpolate_default(Handle[Any]):
 class __interpolate_scale_list(Handle[Any]):
     """aten::__interpolate.scale_list(Tensor input, int? size=None, float[]? scale_factor=None, str mode="nearest", bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: int | None = None,
@@ -75,7 +75,7 @@ class __interpolate_scale_list(Handle[Any]):
 class __interpolate_size_list(Handle[Any]):
     """aten::__interpolate.size_list(Tensor input, int[]? size=None, float? scale_factor=None, str mode="nearest", bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: Sequence[int] | None = None,
@@ -89,7 +89,7 @@ class __interpolate_size_list(Handle[Any]):
 class __interpolate_size_list_scale_list(Handle[Any]):
     """aten::__interpolate.size_list_scale_list(Tensor input, int[]? size=None, float[]? scale_factor=None, str mode="nearest", bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: Sequence[int] | None = None,
@@ -109,7 +109,7 @@ class __interpolate_packet(OpPacket):
 class __upsample_default(Handle[Any]):
     """aten::__upsample(Tensor input, int? size=None, int? scale_factor=None, str mode="nearest", bool? align_corners=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: int | None = None,
@@ -121,7 +121,7 @@ class __upsample_default(Handle[Any]):
 class __upsample_size_list(Handle[Any]):
     """aten::__upsample.size_list(Tensor input, int[]? size=None, int? scale_factor=None, str mode="nearest", bool? align_corners=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: Sequence[int] | None = None,
@@ -137,7 +137,7 @@ class __upsample_packet(OpPacket):
 class __upsample_bilinear_default(Handle[Any]):
     """aten::__upsample_bilinear(Tensor input, int? size=None, int? scale_factor=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: int | None = None,
@@ -147,7 +147,7 @@ class __upsample_bilinear_default(Handle[Any]):
 class __upsample_bilinear_scale_list(Handle[Any]):
     """aten::__upsample_bilinear.scale_list(Tensor input, int? size=None, int[]? scale_factor=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: int | None = None,
@@ -157,7 +157,7 @@ class __upsample_bilinear_scale_list(Handle[Any]):
 class __upsample_bilinear_size_list(Handle[Any]):
     """aten::__upsample_bilinear.size_list(Tensor input, int[]? size=None, int? scale_factor=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: Sequence[int] | None = None,
@@ -167,7 +167,7 @@ class __upsample_bilinear_size_list(Handle[Any]):
 class __upsample_bilinear_size_list_scale_list(Handle[Any]):
     """aten::__upsample_bilinear.size_list_scale_list(Tensor input, int[]? size=None, int[]? scale_factor=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: Sequence[int] | None = None,
@@ -183,7 +183,7 @@ class __upsample_bilinear_packet(OpPacket):
 class __upsample_nearest_default(Handle[Any]):
     """aten::__upsample_nearest(Tensor input, int? size=None, int? scale_factor=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: int | None = None,
@@ -193,7 +193,7 @@ class __upsample_nearest_default(Handle[Any]):
 class __upsample_nearest_size_list(Handle[Any]):
     """aten::__upsample_nearest.size_list(Tensor input, int[]? size=None, int? scale_factor=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         input: Tensor,
         size: Sequence[int] | None = None,
@@ -206,7 +206,7 @@ class __upsample_nearest_packet(OpPacket):
 
 class _grad_sum_to_size_default(Handle[Any]):
     """aten::_grad_sum_to_size(Tensor(a) self, int[]? size) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, size: Sequence[int] | None) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, size: Sequence[int] | None) -> Tensor: ...
 
 class _grad_sum_to_size_packet(OpPacket):
     default: _grad_sum_to_size_default
@@ -214,7 +214,7 @@ class _grad_sum_to_size_packet(OpPacket):
 class _index_put_impl__hacked_twin(Handle[Any]):
     """aten::_index_put_impl_.hacked_twin(Tensor(a!) self, Tensor[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor],
@@ -225,21 +225,21 @@ class _index_put_impl__hacked_twin(Handle[Any]):
 
 class _infer_size_default(Handle[Any]):
     """aten::_infer_size(int[] a, int[] b) -> int[]"""
-    def __call__(_op, /, a: Sequence[int], b: Sequence[int]) -> list[int]: ...
+    def __call__(cls, /, a: Sequence[int], b: Sequence[int]) -> list[int]: ...
 
 class _infer_size_packet(OpPacket):
     default: _infer_size_default
 
 class _list_to_tensor_default(Handle[Any]):
     """aten::_list_to_tensor(int[] self) -> Tensor"""
-    def __call__(_op, /, self: Sequence[int]) -> Tensor: ...
+    def __call__(cls, /, self: Sequence[int]) -> Tensor: ...
 
 class _list_to_tensor_packet(OpPacket):
     default: _list_to_tensor_default
 
 class _ncf_unsqueeze_default(Handle[Any]):
     """aten::_ncf_unsqueeze(Tensor(a) self, int ndim) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor, ndim: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, ndim: int) -> Tensor: ...
 
 class _ncf_unsqueeze_packet(OpPacket):
     default: _ncf_unsqueeze_default
@@ -247,7 +247,7 @@ class _ncf_unsqueeze_packet(OpPacket):
 class _ncf_view_default(Handle[Any]):
     """aten::_ncf_view(Tensor(a) self, int[] input_shape, int normalized_ndim) -> Tensor(a)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         input_shape: Sequence[int],
@@ -260,7 +260,7 @@ class _ncf_view_packet(OpPacket):
 class _no_grad_embedding_renorm__default(Handle[Any]):
     """aten::_no_grad_embedding_renorm_(Tensor weight, Tensor input, float max_norm, float norm_type) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         weight: Tensor,
         input: Tensor,
@@ -273,7 +273,7 @@ class _no_grad_embedding_renorm__packet(OpPacket):
 
 class _no_grad_fill__default(Handle[Any]):
     """aten::_no_grad_fill_(Tensor(a!) tensor, float val) -> Tensor(a!)"""
-    def __call__(_op, /, tensor: Tensor, val: float | torch.SymFloat) -> Tensor: ...
+    def __call__(cls, /, tensor: Tensor, val: float | torch.SymFloat) -> Tensor: ...
 
 class _no_grad_fill__packet(OpPacket):
     default: _no_grad_fill__default
@@ -281,7 +281,7 @@ class _no_grad_fill__packet(OpPacket):
 class _no_grad_normal__default(Handle[Any]):
     """aten::_no_grad_normal_(Tensor(a!) tensor, float mean, float std, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         tensor: Tensor,
         mean: float | torch.SymFloat,
@@ -295,7 +295,7 @@ class _no_grad_normal__packet(OpPacket):
 class _no_grad_uniform__default(Handle[Any]):
     """aten::_no_grad_uniform_(Tensor(a!) tensor, float a, float b, Generator? generator=None) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         tensor: Tensor,
         a: float | torch.SymFloat,
@@ -308,7 +308,7 @@ class _no_grad_uniform__packet(OpPacket):
 
 class _no_grad_zero__default(Handle[Any]):
     """aten::_no_grad_zero_(Tensor(a!) tensor) -> Tensor(a!)"""
-    def __call__(_op, /, tensor: Tensor) -> Tensor: ...
+    def __call__(cls, /, tensor: Tensor) -> Tensor: ...
 
 class _no_grad_zero__packet(OpPacket):
     default: _no_grad_zero__default
@@ -316,7 +316,7 @@ class _no_grad_zero__packet(OpPacket):
 class _pack_sequence_default(Handle[Any]):
     """aten::_pack_sequence(Tensor output, Tensor batch_sizes, Tensor? sorted_indices, Tensor? unsorted_indices) -> (Tensor, Tensor, Tensor?, Tensor?)"""
     def __call__(
-        _op,
+        cls,
         /,
         output: Tensor,
         batch_sizes: Tensor,
@@ -330,7 +330,7 @@ class _pack_sequence_packet(OpPacket):
 class _size_if_not_equal_default(Handle[Any]):
     """aten::_size_if_not_equal(int[] self_size, int[] other_size) -> int[]?"""
     def __call__(
-        _op,
+        cls,
         /,
         self_size: Sequence[int],
         other_size: Sequence[int],
@@ -341,19 +341,19 @@ class _size_if_not_equal_packet(OpPacket):
 
 class _tensor_to_list_default(Handle[Any]):
     """aten::_tensor_to_list(Tensor self) -> int[]"""
-    def __call__(_op, /, self: Tensor) -> list[int]: ...
+    def __call__(cls, /, self: Tensor) -> list[int]: ...
 
 class _tensor_to_list_packet(OpPacket):
     default: _tensor_to_list_default
 
 class _unsafe_index_Tensor_hacked_twin(Handle[Any]):
     """aten::_unsafe_index.Tensor_hacked_twin(Tensor self, Tensor[] indices) -> Tensor"""
-    def __call__(_op, /, self: Tensor, indices: Sequence[Tensor]) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, indices: Sequence[Tensor]) -> Tensor: ...
 
 class _unsafe_index_put_hacked_twin(Handle[Any]):
     """aten::_unsafe_index_put.hacked_twin(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor],
@@ -362,9 +362,9 @@ class _unsafe_index_put_hacked_twin(Handle[Any]):
     ) -> Tensor: ...
 
 class as_tensor_default(Handle[Any]):
-    """aten::as_tensor(Tensor(a) data, *, ScalarType? dtype=None, Device? device=None) -> Tensor(b|a)"""
+    """aten::as_tensor(Tensor(a) data, *, ScalarType? dtype=None, Device? device=None) -> Tensor(a|b)"""
     def __call__(
-        _op,
+        cls,
         /,
         data: Tensor,
         *,
@@ -375,7 +375,7 @@ class as_tensor_default(Handle[Any]):
 class as_tensor_bool(Handle[Any]):
     """aten::as_tensor.bool(bool t, *, ScalarType? dtype=None, Device? device=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: bool,
         *,
@@ -386,7 +386,7 @@ class as_tensor_bool(Handle[Any]):
 class as_tensor_complex(Handle[Any]):
     """aten::as_tensor.complex(complex t, *, ScalarType? dtype=None, Device? device=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: complex,
         *,
@@ -397,7 +397,7 @@ class as_tensor_complex(Handle[Any]):
 class as_tensor_float(Handle[Any]):
     """aten::as_tensor.float(float t, *, ScalarType? dtype=None, Device? device=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: float | torch.SymFloat,
         *,
@@ -408,7 +408,7 @@ class as_tensor_float(Handle[Any]):
 class as_tensor_int(Handle[Any]):
     """aten::as_tensor.int(int t, *, ScalarType? dtype=None, Device? device=None) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: int,
         *,
@@ -430,7 +430,7 @@ class as_tensor_packet(OpPacket):
 class backward_default(Handle[Any]):
     """aten::backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         gradient: Tensor | None = None,
@@ -441,7 +441,7 @@ class backward_default(Handle[Any]):
 class backward_TensorList(Handle[Any]):
     """aten::backward.TensorList(Tensor[] tensors, Tensor?[]? grad_tensors=None, bool? retain_graph=None, bool create_graph=False) -> ()"""
     def __call__(
-        _op,
+        cls,
         /,
         tensors: Sequence[Tensor],
         grad_tensors: Sequence[Tensor | None] | None = None,
@@ -455,33 +455,33 @@ class backward_packet(OpPacket):
 
 class broadcast_shapes_default(Handle[Any]):
     """aten::broadcast_shapes(int[] a, int[] b) -> int[]"""
-    def __call__(_op, /, a: Sequence[int], b: Sequence[int]) -> list[int]: ...
+    def __call__(cls, /, a: Sequence[int], b: Sequence[int]) -> list[int]: ...
 
 class broadcast_shapes_packet(OpPacket):
     default: broadcast_shapes_default
 
 class copy__Tensor(Handle[Any]):
     """aten::copy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
 
 class copy__float(Handle[Any]):
     """aten::copy_.float(Tensor(a!) self, float other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: float | torch.SymFloat) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: float | torch.SymFloat) -> Tensor: ...
 
 class copy__int(Handle[Any]):
     """aten::copy_.int(Tensor(a!) self, int other) -> Tensor(a!)"""
-    def __call__(_op, /, self: Tensor, other: int) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: int) -> Tensor: ...
 
 class cpu_default(Handle[Any]):
-    """aten::cpu(Tensor(a) self) -> Tensor(b|a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    """aten::cpu(Tensor(a) self) -> Tensor(a|b)"""
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class cpu_packet(OpPacket):
     default: cpu_default
 
 class cuda_default(Handle[Any]):
-    """aten::cuda(Tensor(a) self) -> Tensor(b|a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    """aten::cuda(Tensor(a) self) -> Tensor(a|b)"""
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class cuda_packet(OpPacket):
     default: cuda_default
@@ -491,18 +491,18 @@ class dequantize_any(Handle[Any]):
 
 class dequantize_list(Handle[Any]):
     """aten::dequantize.list(Tensor[] qtensors) -> Tensor[]"""
-    def __call__(_op, /, qtensors: Sequence[Tensor]) -> list[Tensor]: ...
+    def __call__(cls, /, qtensors: Sequence[Tensor]) -> list[Tensor]: ...
 
 class dequantize_tensor(Handle[Any]):
     """aten::dequantize.tensor(Tensor qtensor) -> Tensor"""
-    def __call__(_op, /, qtensor: Tensor) -> Tensor: ...
+    def __call__(cls, /, qtensor: Tensor) -> Tensor: ...
 
 class einsum_sublist(Handle[Any]):
     """aten::einsum.sublist(Tensor a, ...) -> Tensor"""
 
 class element_size_default(Handle[Any]):
     """aten::element_size(Tensor self) -> int"""
-    def __call__(_op, /, self: Tensor) -> int: ...
+    def __call__(cls, /, self: Tensor) -> int: ...
 
 class element_size_packet(OpPacket):
     default: element_size_default
@@ -510,7 +510,7 @@ class element_size_packet(OpPacket):
 class grad_default(Handle[Any]):
     """aten::grad(Tensor[] outputs, Tensor[] inputs, Tensor?[]? grad_outputs=None, bool? retain_graph=None, bool create_graph=False, bool allow_unused=False) -> Tensor?[]"""
     def __call__(
-        _op,
+        cls,
         /,
         outputs: Sequence[Tensor],
         inputs: Sequence[Tensor],
@@ -526,7 +526,7 @@ class grad_packet(OpPacket):
 class index_put_hacked_twin(Handle[Any]):
     """aten::index_put.hacked_twin(Tensor self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor],
@@ -537,7 +537,7 @@ class index_put_hacked_twin(Handle[Any]):
 class index_put__hacked_twin(Handle[Any]):
     """aten::index_put_.hacked_twin(Tensor(a!) self, Tensor[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         indices: Sequence[Tensor],
@@ -547,49 +547,49 @@ class index_put__hacked_twin(Handle[Any]):
 
 class is_non_overlapping_and_dense_default(Handle[Any]):
     """aten::is_non_overlapping_and_dense(Tensor self) -> bool"""
-    def __call__(_op, /, self: Tensor) -> bool: ...
+    def __call__(cls, /, self: Tensor) -> bool: ...
 
 class is_non_overlapping_and_dense_packet(OpPacket):
     default: is_non_overlapping_and_dense_default
 
 class is_strides_like_format_default(Handle[Any]):
     """aten::is_strides_like_format(Tensor self, MemoryFormat memory_format) -> bool"""
-    def __call__(_op, /, self: Tensor, memory_format: torch.memory_format) -> bool: ...
+    def __call__(cls, /, self: Tensor, memory_format: torch.memory_format) -> bool: ...
 
 class is_strides_like_format_packet(OpPacket):
     default: is_strides_like_format_default
 
 class mH_a(Handle[Any]):
     """aten::mH.a(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class mT_a(Handle[Any]):
     """aten::mT.a(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class matrix_H_a(Handle[Any]):
     """aten::matrix_H.a(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class numpy_T_a(Handle[Any]):
     """aten::numpy_T.a(Tensor(a) self) -> Tensor(a)"""
-    def __call__(_op, /, self: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class size_default(Handle[Any]):
     """aten::size(Tensor self) -> int[]"""
-    def __call__(_op, /, self: Tensor) -> list[int]: ...
+    def __call__(cls, /, self: Tensor) -> list[int]: ...
 
 class stride_default(Handle[Any]):
     """aten::stride(Tensor self) -> int[]"""
-    def __call__(_op, /, self: Tensor) -> list[int]: ...
+    def __call__(cls, /, self: Tensor) -> list[int]: ...
 
 class sym_size_default(Handle[Any]):
     """aten::sym_size(Tensor self) -> SymInt[]"""
-    def __call__(_op, /, self: Tensor) -> list[int | torch.SymInt]: ...
+    def __call__(cls, /, self: Tensor) -> list[int | torch.SymInt]: ...
 
 class sym_stride_default(Handle[Any]):
     """aten::sym_stride(Tensor self) -> SymInt[]"""
-    def __call__(_op, /, self: Tensor) -> list[int | torch.SymInt]: ...
+    def __call__(cls, /, self: Tensor) -> list[int | torch.SymInt]: ...
 
 class tensor_default(Handle[Any]):
     """aten::tensor(t[] data, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"""
@@ -597,7 +597,7 @@ class tensor_default(Handle[Any]):
 class tensor_bool(Handle[Any]):
     """aten::tensor.bool(bool t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: bool,
         *,
@@ -609,7 +609,7 @@ class tensor_bool(Handle[Any]):
 class tensor_complex(Handle[Any]):
     """aten::tensor.complex(complex t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: complex,
         *,
@@ -621,7 +621,7 @@ class tensor_complex(Handle[Any]):
 class tensor_float(Handle[Any]):
     """aten::tensor.float(float t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: float | torch.SymFloat,
         *,
@@ -633,7 +633,7 @@ class tensor_float(Handle[Any]):
 class tensor_int(Handle[Any]):
     """aten::tensor.int(int t, *, ScalarType? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"""
     def __call__(
-        _op,
+        cls,
         /,
         t: int,
         *,
@@ -650,9 +650,9 @@ class tensor_packet(OpPacket):
     int: tensor_int
 
 class to_prim_Device(Handle[Any]):
-    """aten::to.prim_Device(Tensor(a) self, Device? device, int? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(b|a)"""
+    """aten::to.prim_Device(Tensor(a) self, Device? device, int? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a|b)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         device: torch.device | str | None,
@@ -662,9 +662,9 @@ class to_prim_Device(Handle[Any]):
     ) -> Tensor: ...
 
 class to_prim_dtype(Handle[Any]):
-    """aten::to.prim_dtype(Tensor(a) self, int? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(b|a)"""
+    """aten::to.prim_dtype(Tensor(a) self, int? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a|b)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         dtype: int | None = None,
@@ -673,9 +673,9 @@ class to_prim_dtype(Handle[Any]):
     ) -> Tensor: ...
 
 class to_prim_other(Handle[Any]):
-    """aten::to.prim_other(Tensor(a) self, bool non_blocking=False, bool copy=False) -> Tensor(b|a)"""
+    """aten::to.prim_other(Tensor(a) self, bool non_blocking=False, bool copy=False) -> Tensor(a|b)"""
     def __call__(
-        _op,
+        cls,
         /,
         self: Tensor,
         non_blocking: bool = False,
