@@ -30,6 +30,8 @@ the operator, by position or by keyword.
 exit codes: 0 no difference, 1 differences or faults
 """
 
+_MOST_OF_ONE_NAMESPACE = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Changed:
@@ -181,20 +183,21 @@ def _as_text(difference: Difference) -> Iterator[str]:
 
 
 def _listed(title: str, names: Sequence[str], there: Side, other: Side) -> Iterator[str]:
-    """List operators that one side has; a namespace that the other lacks takes one line."""
+    """List operators that one side has; a large namespace that the other lacks takes one line."""
     if not names:
         return
     yield ""
     yield title
     whole: dict[str, int] = defaultdict(int)
     for name in names:
-        namespace = there.operators[name].schema.namespace
-        if namespace in other.namespaces:
-            yield f"  {there.operators[name].schema}"
-        else:
-            whole[namespace] += 1
-    for namespace, number in sorted(whole.items()):
-        yield f"  all of {namespace}: {number} operators"
+        whole[there.operators[name].schema.namespace] += 1
+    for namespace in sorted(whole):
+        if namespace not in other.namespaces and whole[namespace] > _MOST_OF_ONE_NAMESPACE:
+            yield f"  all of {namespace}: {whole[namespace]} operators"
+            continue
+        for name in names:
+            if there.operators[name].schema.namespace == namespace:
+                yield f"  {there.operators[name].schema}"
 
 
 def _changed_lines(changed: Changed) -> Iterator[str]:

@@ -239,6 +239,8 @@ def torchscript_family(name: str, schemas: Iterable[Schema]) -> str:
     if all(_returns_tensors(schema) for schema in all_schemas):
         return "tensors"
     kinds = {_kind(schema) for schema in all_schemas}
+    if kinds == {"numbers"} and any(_is_unary(schema) for schema in all_schemas):
+        return "math"
     for kind in ("numbers", "containers", "strings", "distributed", "tensors"):
         if kind in kinds:
             return kind
@@ -249,6 +251,10 @@ def _returns_tensors(schema: Schema) -> bool:
     return bool(schema.returns) and all(
         base_name(result.type) == "Tensor" for result in schema.returns
     )
+
+
+def _is_unary(schema: Schema) -> bool:
+    return len(schema.parameters) == 1 and base_name(schema.returns[0].type) in _NUMBERS
 
 
 def _kind(schema: Schema) -> str | None:

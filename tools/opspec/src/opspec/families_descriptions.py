@@ -73,7 +73,8 @@ TORCHSCRIPT_DESCRIPTIONS: Mapping[str, str] = {
     "containers": "Methods of lists and dicts that only TorchScript has.",
     "distributed": "Futures, remote references and calls that only TorchScript has.",
     "interpreter": "Switches and queries of the interpreter that only TorchScript has.",
-    "numbers": "Functions of Python's int, float, complex and bool that only TorchScript has.",
+    "math": "Functions of one number that only TorchScript has: sin, sqrt, floor, gamma.",
+    "numbers": "Operators and conversions of Python's numbers that only TorchScript has.",
     "strings": "Methods of str that only TorchScript has.",
     "tensors": "Functions of tensors that TorchScript has and the dispatcher does not: size, to.",
 }

@@ -82,9 +82,13 @@ def _torchscript(registry: Registry) -> Iterator[tuple[Schema, str]]:
             yield schema, torchscript_family(name, schemas)
 
 
+# A build for GPUs has more, some with types that are no schema's.
+_TORCHSCRIPT_NAMESPACES = frozenset({"aten", "prim", "profiler"})
+
+
 def _is_function(operator: RegisteredOperator) -> bool:
     """Leave out what stands for a node of a graph and not for a function: `prim::FusionGroup`."""
-    if operator.namespace == "onnx":
+    if operator.namespace not in _TORCHSCRIPT_NAMESPACES:
         return False
     return operator.namespace != "prim" or operator.qualified_name.partition(".")[0].islower()
 
