@@ -3,126 +3,162 @@
 torch drops the longest suffix of positional arguments that equal their defaults, and every
 keyword-only argument that does, after converting all values to the schema's types. Equal means
 of the same type and `==`; symbolic numbers are equal to nothing, so no comparison guards.
+
+At the first use of an overload a function is written for it, without loops over arguments:
+
+    def elide(values):
+        try:
+            v0 = values['self']
+            v1 = values['dim']
+            v2 = values['keepdim']
+        except KeyError:
+            raise wrong_names(values) from None
+        if len(values) != 3:
+            raise wrong_names(values)
+        if type(v1) is list:
+            for item in v1:
+                if type(item) not in items1:
+                    v1 = convert1(v1)
+                    break
+        elif type(v1) not in exact1:
+            v1 = convert1(v1)
+        if type(v2) not in exact2:
+            v2 = convert2(v2)
+        kwargs = {}
+        if v2 is not False:
+            return (v0, v1, v2), kwargs
+        return (v0, v1), kwargs
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import takewhile
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from dispatch_core import _torch_private as private
 from dispatch_core._convert import Converter, converter
 from dispatch_core._errors import BindError
 from dispatch_core._schema import Argument, Schema
 
-__all__ = ["Plan", "elide", "plan_for"]
+__all__ = ["Elide", "make_elide"]
 
-_KEEP = object()  # stands for the default of an argument that is never left out
-
-
-class Check(NamedTuple):
-    """One argument whose value may need conversion."""
-
-    place: int
-    exact: frozenset[type]  # types that stay as they are
-    items: frozenset[type]  # for a list: types of items that do; else empty
-    convert: Callable[[Any], Any]
+Elide = Callable[[Mapping[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-class Plan(NamedTuple):
-    """What can be worked out beforehand about eliding one overload's arguments."""
-
-    schema: Schema
-    size: int
-    get: Callable[[Mapping[str, Any]], Any]  # all values as a tuple, positional ones first
-    checks: tuple[Check, ...]
-    positional: int
-    trailing: tuple[Any, ...]  # defaults of the positional ones, from the last on
-    keyword: tuple[tuple[int, str, Any], ...]  # index, name and default of the others
-
-
-def plan_for(schema: Schema) -> Plan:
-    """Work out the plan for one overload."""
+def make_elide(schema: Schema) -> Elide:
+    """Write the function that gives args and kwargs as a handler would see them."""
     positional = [argument for argument in schema.arguments if not argument.kwarg_only]
     keyword = [argument for argument in schema.arguments if argument.kwarg_only]
-    ordered = positional + keyword
     numbers = private.numbers_as_tensors(schema.base)
-    checks = []
-    for index, argument in enumerate(ordered):
+    scope: dict[str, Any] = {
+        "same_list": _same_list,
+        "wrong_names": lambda values: _wrong_names(schema, values),
+    }
+    takes: list[str] = []
+    conversions: list[str] = []
+    for index, argument in enumerate([*positional, *keyword]):
+        takes.append(f"    v{index} = values[{argument.name!r}]")
         how = _knowing_default(argument, converter(argument.type, number_tensors=numbers))
-        if how.exact is not None:
-            checks.append(Check(index, how.exact, how.items, how.convert))
-    trailing = list(
-        takewhile(lambda default: default is not _KEEP, map(_default, reversed(positional)))
-    )
-    return Plan(
-        schema=schema,
-        size=len(ordered),
-        get=_getter([argument.name for argument in ordered]),
-        checks=tuple(checks),
-        positional=len(positional),
-        trailing=tuple(trailing),
-        keyword=tuple(
-            (index, argument.name, _default(argument))
-            for index, argument in enumerate(ordered)
-            if argument.kwarg_only
+        conversions += _conversion(index, how, scope)
+    lines = [
+        "def elide(values):",
+        *_names_check(takes, len(schema.arguments)),
+        *conversions,
+        "kwargs = {}",
+        *(
+            line
+            for index, argument in enumerate(keyword, len(positional))
+            for line in _keyword(index, argument, scope)
         ),
+        *_suffix(positional, scope),
+    ]
+    source = "\n    ".join(lines)
+    exec(compile(source, f"<elide of {schema.qualified_name}>", "exec"), scope)
+    made: Elide = scope["elide"]
+    return made
+
+
+def _names_check(takes: list[str], count: int) -> list[str]:
+    wrong = "raise wrong_names(values)"
+    check = [f"if len(values) != {count}:", f"    {wrong}"]
+    if not takes:
+        return check
+    return ["try:", *takes, "except KeyError:", f"    {wrong} from None", *check]
+
+
+def _conversion(index: int, how: Converter, scope: dict[str, Any]) -> list[str]:
+    if how.exact is None:
+        return []
+    value, exact, items = f"v{index}", f"exact{index}", f"items{index}"
+    convert = f"{value} = convert{index}({value})"
+    scope |= {exact: how.exact, items: how.items, f"convert{index}": how.convert}
+    if not how.items:
+        return [f"if type({value}) not in {exact}:", f"    {convert}"]
+    return [
+        f"if type({value}) is list:",
+        f"    for item in {value}:",
+        f"        if type(item) not in {items}:",
+        f"            {convert}",
+        "            break",
+        f"elif type({value}) not in {exact}:",
+        f"    {convert}",
+    ]
+
+
+def _keyword(index: int, argument: Argument, scope: dict[str, Any]) -> list[str]:
+    differs = _differs(index, argument, scope)
+    take = f"kwargs[{argument.name!r}] = v{index}"
+    return [take] if differs is None else [f"if {differs}:", f"    {take}"]
+
+
+def _suffix(positional: list[Argument], scope: dict[str, Any]) -> list[str]:
+    """Return with the arguments up to the last one that differs from its default."""
+    lines: list[str] = []
+    for count in range(len(positional), 0, -1):
+        result = f"return ({' '.join(f'v{index},' for index in range(count))}), kwargs"
+        differs = _differs(count - 1, positional[count - 1], scope)
+        if differs is None:
+            return [*lines, result]
+        lines += [f"if {differs}:", f"    {result}"]
+    return [*lines, "return (), kwargs"]
+
+
+def _differs(index: int, argument: Argument, scope: dict[str, Any]) -> str | None:
+    """Write the condition that a value is not the default; None for what is always kept."""
+    default = argument.written_default
+    if not argument.has_default or default != default:  # nan equals nothing
+        return None
+    value, name = f"v{index}", f"default{index}"
+    if default is None or isinstance(default, bool):
+        return f"{value} is not {default}"
+    scope[name] = default
+    if isinstance(default, list):
+        return (
+            f"type({value}) is not list or len({value}) != {len(default)} "
+            f"or not same_list({value}, {name})"
+        )
+    if isinstance(default, (int, float, complex, str)):
+        return f"type({value}) is not {type(default).__name__} or {value} != {name}"
+    return f"{value} != {name}"  # an enum
+
+
+def _knowing_default(argument: Argument, plain: Converter) -> Converter:
+    """Make a converter that tells a default from an equal value, where torch does."""
+    default, written = argument.default, argument.written_default
+    if default is written:
+        return plain
+    convert = plain.convert
+    return Converter(
+        frozenset(), frozenset(), lambda value: written if value is default else convert(value)
     )
 
 
-def elide(plan: Plan, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Give args and kwargs as a handler would see them."""
-    schema, size, get, checks, end, trailing, keyword = plan
-    try:
-        got = get(values)
-    except KeyError:
-        raise _wrong_names(schema, values) from None
-    if len(values) != size:
-        raise _wrong_names(schema, values)
-    for index, exact, items, convert in checks:
-        value = got[index]
-        kind = type(value)
-        if kind in exact:
-            continue
-        if kind is list and items:
-            for item in value:
-                if type(item) not in items:
-                    break
-            else:
-                continue
-        converted = convert(value)
-        if converted is not value:
-            if type(got) is tuple:
-                got = list(got)
-            got[index] = converted
-    for default in trailing:
-        value = got[end - 1]
-        if value is not default:
-            kind = type(value)
-            if kind is not type(default):
-                break
-            if kind is list:
-                if not _same_list(value, default):
-                    break
-            elif value != default:
-                break
-        end -= 1
-    kwargs = {}
-    for index, name, default in keyword:
-        value = got[index]
-        if value is not default:
-            kind = type(value)
-            if (
-                kind is not type(default)
-                or (kind is list and not _same_list(value, default))
-                or value != default
-            ):
-                kwargs[name] = value
-    if end != size:
-        got = got[:end]
-    return (got if type(got) is tuple else tuple(got)), kwargs
+def _same_list(value: list[Any], default: list[Any]) -> bool:
+    # Types first, in full: comparing a symbolic number would guard.
+    for item, other in zip(value, default, strict=True):
+        if type(item) is not type(other):
+            return False
+    return value == default
 
 
 def _wrong_names(schema: Schema, values: Mapping[str, Any]) -> BindError:
@@ -141,41 +177,3 @@ def _wrong_names(schema: Schema, values: Mapping[str, Any]) -> BindError:
         argument=(missing or unknown)[0],
         problem="missing" if missing else "unknown",
     )
-
-
-def _getter(names: list[str]) -> Any:
-    """Make a function that takes these items out of a mapping, as a tuple."""
-    if len(names) > 1:
-        return itemgetter(*names)
-    if names:
-        only = names[0]
-        return lambda values: (values[only],)
-    return lambda values: ()
-
-
-def _default(argument: Argument) -> Any:
-    default = argument.written_default
-    if not argument.has_default or default != default:  # nan equals nothing
-        return _KEEP
-    return default
-
-
-def _knowing_default(argument: Argument, plain: Converter) -> Converter:
-    """Make a converter that tells a default from an equal value, where torch does."""
-    default, written = argument.default, argument.written_default
-    if default is written:
-        return plain
-    convert = plain.convert
-    return Converter(
-        frozenset(), frozenset(), lambda value: written if value is default else convert(value)
-    )
-
-
-def _same_list(value: list[Any], default: list[Any]) -> bool:
-    if len(value) != len(default):
-        return False
-    # Types first, in full: comparing a symbolic number would guard.
-    for item, other in zip(value, default, strict=True):
-        if type(item) is not type(other):
-            return False
-    return value == default

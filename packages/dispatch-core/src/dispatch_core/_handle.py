@@ -10,7 +10,7 @@ import torch
 
 from dispatch_core import _bind_errors
 from dispatch_core import _torch_private as private
-from dispatch_core._elide import Plan, elide, plan_for
+from dispatch_core._elide import Elide, make_elide
 from dispatch_core._errors import NotRegisteredError, SchemaDriftError
 from dispatch_core._runtime_stub import accept_schema_names, make_stub
 from dispatch_core._schema import Argument, Schema, read_schema, split_name
@@ -84,11 +84,11 @@ class Handle(Generic[H]):
     __slots__ = (
         "__weakref__",
         "_call",
+        "_elide",
         "_facts",
         "_hash",
         "_params",
         "_parsed",
-        "_plan",
         "_record",
         "_stub",
         "_torch_op",
@@ -122,7 +122,7 @@ class Handle(Generic[H]):
         self._parsed: Schema | None = None
         self._params: tuple[Param, ...] | None = None
         self._facts: Facts | None = None
-        self._plan: Plan | None = None
+        self._elide: Elide = self._first_elide
         self._call: Callable[..., Any] = self._first_call
         self._stub: Callable[..., dict[str, Any]] = self._first_bind
 
@@ -298,10 +298,11 @@ class Handle(Generic[H]):
 
         Raises: BindError (a TypeError) if `values` lacks a parameter or has one too many.
         """
-        plan = self._plan
-        if plan is None:
-            plan = self._plan = plan_for(self._read())
-        return elide(plan, values)
+        return self._elide(values)
+
+    def _first_elide(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self._elide = made = make_elide(self._read())
+        return made(values)
 
     # ── the object ──────────────────────────────────────────────────────────────────────────────
 
