@@ -10,11 +10,13 @@ import keyword
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
 
 from opspec.diagnostics import Diagnostic, near_matches
 from opspec.grammar import Parser
 from opspec.model import (
+    Alias,
     Default,
     DictOf,
     Generic_,
@@ -48,6 +50,8 @@ _TYPE_NAMES = (
 TORCH_TYPES = frozenset(_TYPE_NAMES.split())
 """The types that an operator may have, beside custom classes."""
 
+_TAKEN = RESERVED_WORDS | frozenset(keyword.kwlist)
+
 _SCRIPT_TYPES = frozenset(
     ("AnyClassType", "AnyEnumType", "NoneType", "PyObject", "list", "tuple", "dict")
 )
@@ -56,7 +60,7 @@ _NO_NAMESPACES = {
     "torchscript": "the folder of that name holds what only TorchScript has",
 }
 
-_Part = Literal["schema", "namespace", "name", "overload", "type", "argument", "default", "return"]
+_Part: TypeAlias = str  # namespace, name, overload, type, argument, default or return
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ def _spans(text: str) -> dict[tuple[str, int], tuple[int, int]]:
     parsed = Parser(text).schema()
     if parsed is None:
         raise ValueError(f"not a schema: {text}")
-    spans: dict[tuple[str, int], tuple[int, int]] = {("schema", 0): (0, len(text))}
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
     for part, span in zip(("namespace", "name", "overload"), parsed.name_spans, strict=True):
         spans[part, 0] = span
     for index, parameter in enumerate(parsed.parameters):
@@ -118,7 +122,7 @@ def _check_names(schema: Schema) -> Iterator[_Breach]:
         if name in RESERVED_WORDS:
             what = "an operator" if part == "name" else "an overload"
             yield _Breach(
-                part,  # type: ignore[arg-type]  # mypy takes the pair's str for any str
+                part,
                 f"{what} cannot be called {name}: torch reads it as a word of its own",
                 f"call it {name}_ or find another name",
                 always=True,
@@ -145,9 +149,11 @@ def _check_names(schema: Schema) -> Iterator[_Breach]:
             else "take the underscores away",
             always=True,
         )
-    seen: dict[str, int] = {}
-    for index, parameter in enumerate(schema.parameters):
-        name = parameter.name
+    names = [parameter.name for parameter in schema.parameters]
+    if len(names) == len(set(names)) and _TAKEN.isdisjoint(names):
+        return
+    seen: set[str] = set()
+    for index, name in enumerate(names):
         if name in RESERVED_WORDS:
             yield _Breach(
                 "argument",
@@ -156,7 +162,7 @@ def _check_names(schema: Schema) -> Iterator[_Breach]:
                 index,
                 always=True,
             )
-        elif keyword.iskeyword(name):
+        elif name in _TAKEN:
             yield _Breach(
                 "argument",
                 f"the argument name {name} is a word of Python: nobody can pass it by name",
@@ -167,7 +173,7 @@ def _check_names(schema: Schema) -> Iterator[_Breach]:
             yield _Breach(
                 "argument", f"a second argument is called {name}", "rename one of the two", index
             )
-        seen[name] = index
+        seen.add(name)
 
 
 def _names_in(type_: Type) -> Iterator[str]:
@@ -184,27 +190,38 @@ def _names_in(type_: Type) -> Iterator[str]:
             yield from _names_in(value)
 
 
+class _TypeFacts(NamedTuple):
+    """What the rules ask of a type: a registry asks it thousands of times of `Tensor`."""
+
+    unknown: tuple[str, ...]
+    aliases: tuple[Alias, ...]
+    written: bool
+
+
+@lru_cache(maxsize=4096)
+def _facts(type_: Type) -> _TypeFacts:
+    names = dict.fromkeys(_names_in(type_))
+    unknown = (name for name in names if name not in TORCH_TYPES and name[:10] != "__torch__.")
+    aliases = tuple(aliases_of(type_))
+    return _TypeFacts(tuple(unknown), aliases, any(alias.write for alias in aliases))
+
+
 def _check_types(schema: Schema, *, imported: bool) -> Iterator[_Breach]:
-    placed: list[tuple[_Part, int, Type]] = [
-        ("type", index, parameter.type) for index, parameter in enumerate(schema.parameters)
-    ]
-    placed += (("return", index, result.type) for index, result in enumerate(schema.returns))
-    for part, index, type_ in placed:
-        for name in _names_in(type_):
-            if name in TORCH_TYPES or name.startswith("__torch__."):
-                continue
-            # TorchScript's type variables are all of the form t, t1, tVal.
-            if imported and (name in _SCRIPT_TYPES or name[0] == "t"):
-                continue
-            near = near_matches(name, TORCH_TYPES)
-            example = "torch has " + ", ".join(_TYPE_NAMES.split()[:8]) + ", …"
-            yield _Breach(
-                part,
-                f"unknown type {name}",
-                f"did you mean {near[0]}?" if near else example,
-                index,
-                always=True,
-            )
+    for part, placed in (("type", schema.parameters), ("return", schema.returns)):
+        for index, item in enumerate(placed):
+            for name in _facts(item.type).unknown:
+                # TorchScript's type variables are all of the form t, t1, tVal.
+                if imported and (name in _SCRIPT_TYPES or name[0] == "t"):
+                    continue
+                near = near_matches(name, TORCH_TYPES)
+                example = "torch has " + ", ".join(_TYPE_NAMES.split()[:8]) + ", …"
+                yield _Breach(
+                    part,
+                    f"unknown type {name}",
+                    f"did you mean {near[0]}?" if near else example,
+                    index,
+                    always=True,
+                )
 
 
 def _check_order(schema: Schema) -> Iterator[_Breach]:
@@ -224,12 +241,8 @@ def _check_order(schema: Schema) -> Iterator[_Breach]:
             )
 
 
-def _is_written(type_: Type) -> bool:
-    return any(alias.write for alias in aliases_of(type_))
-
-
 def _check_writing(schema: Schema) -> Iterator[_Breach]:
-    written = [parameter for parameter in schema.parameters if _is_written(parameter.type)]
+    written = [parameter for parameter in schema.parameters if _facts(parameter.type).written]
     in_place = schema.name.endswith("_") and not _is_dunder(schema.name)
     if in_place and not written and schema.parameters:
         first = schema.parameters[0]
@@ -245,7 +258,7 @@ def _check_writing(schema: Schema) -> Iterator[_Breach]:
         if parameter.name == "out" and base_name(parameter.type) == "Tensor"
     ]
     for index, parameter in outs:
-        if not _is_written(parameter.type):
+        if not _facts(parameter.type).written:
             yield _Breach(
                 "type",
                 "the argument out is not marked as written",
@@ -325,10 +338,12 @@ def _unreadable(default: Default) -> str | None:
 
 
 def _check_results(schema: Schema) -> Iterator[_Breach]:
+    if not any(result.name or _facts(result.type).aliases for result in schema.returns):
+        return
     known = {
         name
         for parameter in schema.parameters
-        for alias in aliases_of(parameter.type)
+        for alias in _facts(parameter.type).aliases
         for name in (*alias.before, *(alias.after or ()))
     }
     names: set[str] = set()
@@ -339,7 +354,7 @@ def _check_results(schema: Schema) -> Iterator[_Breach]:
                     "return", f"a second result is called {result.name}", "rename it", index
                 )
             names.add(result.name)
-        for alias in aliases_of(result.type):
+        for alias in _facts(result.type).aliases:
             unknown = [name for name in alias.before if name not in known and name != "*"]
             if unknown:
                 yield _Breach(

@@ -201,7 +201,8 @@ def _note_foreign(foreign: dict[str, list[Location]], source: Source, loading: _
             "list a variant as an entry of its own where you need it",
             len("autogen"),
         )
-        loading.diagnostics.append(replace(note, severity="note"))
+        # Worth a warning: somebody may look for those operators.
+        loading.diagnostics.append(replace(note, severity="warning"))
     if foreign:
         name, first = min(
             ((name, places[0]) for name, places in foreign.items()), key=lambda it: it[1]
@@ -256,18 +257,23 @@ def _read_operator(entry: Entry, file: SpecFile, source: Source, loading: _Loadi
     implied = implied_tags(schema)
     _check_tags(entry, written, without, implied, source, loading)
     tags = frozenset(written) | (implied - frozenset(without))
-    operator = Operator(
+    reads, shape = "data_dependent_output" in tags, "dynamic_output_shape" in tags
+    random = "nondeterministic_seeded" in tags
+    loading.operators[name] = Operator(
         schema,
         file.family,
         tags,
-        random="nondeterministic_seeded" in tags,
-        reads_data="always" if "data_dependent_output" in tags else "no",
-        output_shape="dynamic" if "dynamic_output_shape" in tags else "static",
+        composite=cast(Composite, _content(entry, "composite", "no")),
+        random=cast(bool, _content(entry, "random", random)),
+        reads_data=cast(ReadsData, _content(entry, "reads_data", "always" if reads else "no")),
+        output_shape=cast(
+            OutputShape, _content(entry, "output_shape", "dynamic" if shape else "static")
+        ),
+        doc=cast("str | None", _content(entry, "doc", None)),
         imported=imported,
         scripted=scripted,
         location=func.location,
     )
-    loading.operators[name] = _with_facts(operator, entry.values)
 
 
 def _content(entry: Entry, key: str, default: object) -> object:
