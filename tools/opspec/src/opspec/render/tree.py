@@ -18,7 +18,7 @@ from opspec.render.roles import render_roles
 from opspec.render.stubs import render_stubs
 from opspec.render.typed import Packets, render_scripted, render_typed
 
-__all__ = ["PACKAGES", "TORCHSCRIPT", "render_tree"]
+__all__ = ["PACKAGES", "RESERVED_NAMESPACES", "TORCHSCRIPT", "render_tree"]
 
 PACKAGES = {
     "dispatch_core": "dispatch-core/src/dispatch_core/_generated",
@@ -29,6 +29,9 @@ PACKAGES = {
 
 TORCHSCRIPT = "torchscript"
 """The folder of the operators that only TorchScript knows."""
+
+RESERVED_NAMESPACES = frozenset({TORCHSCRIPT, "_index", "_types"})
+"""Names that a namespace's folder would take from something else."""
 
 _Groups = dict[str, dict[str, list[Operator]]]
 

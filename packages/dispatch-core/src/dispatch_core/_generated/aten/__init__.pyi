@@ -48,6 +48,7 @@ from dispatch_core._generated.aten import views as views_ops
 from dispatch_core._generated.torchscript import containers as torchscript_containers
 from dispatch_core._generated.torchscript import distributed as torchscript_distributed
 from dispatch_core._generated.torchscript import interpreter as torchscript_interpreter
+from dispatch_core._generated.torchscript import math as torchscript_math
 from dispatch_core._generated.torchscript import numbers as torchscript_numbers
 from dispatch_core._generated.torchscript import strings as torchscript_strings
 from dispatch_core._generated.torchscript import tensors as torchscript_tensors
@@ -854,7 +855,7 @@ class aten_namespace(OpNamespace):
     data: autograd_ops.data_packet
     deg2rad: pointwise_ops.deg2rad_packet
     deg2rad_: pointwise_ops.deg2rad__packet
-    degrees: torchscript_numbers.degrees_packet
+    degrees: torchscript_math.degrees_packet
     dense_dim: sparse_ops.dense_dim_packet
     dequantize: quantization_ops.dequantize_packet
     det: linalg_ops.det_packet
@@ -927,8 +928,8 @@ class aten_namespace(OpNamespace):
     exponential_: random_ops.exponential__packet
     extend: torchscript_containers.extend_packet
     eye: factories_ops.eye_packet
-    fabs: torchscript_numbers.fabs_packet
-    factorial: torchscript_numbers.factorial_packet
+    fabs: torchscript_math.fabs_packet
+    factorial: torchscript_math.factorial_packet
     fake_quantize_per_channel_affine: quantization_ops.fake_quantize_per_channel_affine_packet
     fake_quantize_per_channel_affine_cachemask: (
         quantization_ops.fake_quantize_per_channel_affine_cachemask_packet
@@ -1015,7 +1016,7 @@ class aten_namespace(OpNamespace):
     full: factories_ops.full_packet
     full_like: factories_ops.full_like_packet
     fused_moving_avg_obs_fake_quant: quantization_ops.fused_moving_avg_obs_fake_quant_packet
-    gamma: torchscript_numbers.gamma_packet
+    gamma: torchscript_math.gamma_packet
     gather: indexing_ops.gather_packet
     gather_backward: backward_ops.gather_backward_packet
     gcd: pointwise_ops.gcd_packet
@@ -1342,7 +1343,7 @@ class aten_namespace(OpNamespace):
     mkldnn_rnn_layer_backward: backward_ops.mkldnn_rnn_layer_backward_packet
     mm: blas_ops.mm_packet
     mode: reductions_ops.mode_packet
-    modf: torchscript_numbers.modf_packet
+    modf: torchscript_math.modf_packet
     moveaxis: views_ops.moveaxis_packet
     movedim: views_ops.movedim_packet
     mps_convolution_backward: backward_ops.mps_convolution_backward_packet
@@ -1476,7 +1477,7 @@ class aten_namespace(OpNamespace):
     quantized_rnn_tanh_cell: quantization_ops.quantized_rnn_tanh_cell_packet
     rad2deg: pointwise_ops.rad2deg_packet
     rad2deg_: pointwise_ops.rad2deg__packet
-    radians: torchscript_numbers.radians_packet
+    radians: torchscript_math.radians_packet
     rand: random_ops.rand_packet
     rand_like: random_ops.rand_like_packet
     randint: random_ops.randint_packet

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from dispatch_core._generated._types import Number
 from dispatch_core._generated.torchscript import containers as torchscript_containers
+from dispatch_core._generated.torchscript import math as torchscript_math
 from dispatch_core._generated.torchscript import numbers as torchscript_numbers
 from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
@@ -1240,11 +1241,11 @@ class neg_out(Handle[neg_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class neg_packet(OpPacket):
-    Scalar: torchscript_numbers.neg_Scalar
-    complex: torchscript_numbers.neg_complex
+    Scalar: torchscript_math.neg_Scalar
+    complex: torchscript_math.neg_complex
     default: neg_default
-    float: torchscript_numbers.neg_float
-    int: torchscript_numbers.neg_int
+    float: torchscript_math.neg_float
+    int: torchscript_math.neg_int
     out: neg_out
 
 class neg__default_handler(Protocol):

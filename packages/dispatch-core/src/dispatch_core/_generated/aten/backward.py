@@ -1097,6 +1097,7 @@ def _nested_sum_backward(grad, self, dim, keepdim=False):
     "aten::_pack_padded_sequence_backward(Tensor grad, SymInt[] input_size, Tensor batch_sizes, bool batch_first) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
 )
 def _pack_padded_sequence_backward(grad, input_size, batch_sizes, batch_first):
     return {
@@ -2716,6 +2717,8 @@ def elu_backward_grad_input(
     "aten::embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def embedding_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse):
     return {
@@ -2770,6 +2773,8 @@ def embedding_dense_backward_out(
     "aten::embedding_sparse_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def embedding_sparse_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq):
     return {

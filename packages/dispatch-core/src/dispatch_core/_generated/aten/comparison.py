@@ -417,7 +417,12 @@ def gt__Tensor(self, other):
     return {"self": self, "other": other}
 
 
-@stub("aten::is_nonzero(Tensor self) -> bool", tags="pt2_compliant_tag", composite="implicit")
+@stub(
+    "aten::is_nonzero(Tensor self) -> bool",
+    tags="pt2_compliant_tag",
+    composite="implicit",
+    reads_data="always",
+)
 def is_nonzero(self):
     return {"self": self}
 

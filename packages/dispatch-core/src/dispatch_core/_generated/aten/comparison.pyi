@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from dispatch_core._generated._types import Number
+from dispatch_core._generated.torchscript import math as torchscript_math
 from dispatch_core._generated.torchscript import numbers as torchscript_numbers
 from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
@@ -415,9 +416,9 @@ class isfinite_default(Handle[isfinite_default_handler]):
     def __call__(cls, /, self: Tensor) -> Tensor: ...
 
 class isfinite_packet(OpPacket):
-    complex: torchscript_numbers.isfinite_complex
+    complex: torchscript_math.isfinite_complex
     default: isfinite_default
-    float: torchscript_numbers.isfinite_float
+    float: torchscript_math.isfinite_float
 
 class isin_Scalar_Tensor_handler(Protocol):
     def __call__(
@@ -586,9 +587,9 @@ class isinf_out(Handle[isinf_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class isinf_packet(OpPacket):
-    complex: torchscript_numbers.isinf_complex
+    complex: torchscript_math.isinf_complex
     default: isinf_default
-    float: torchscript_numbers.isinf_float
+    float: torchscript_math.isinf_float
     out: isinf_out
 
 class isnan_default_handler(Protocol):
@@ -606,9 +607,9 @@ class isnan_out(Handle[isnan_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class isnan_packet(OpPacket):
-    complex: torchscript_numbers.isnan_complex
+    complex: torchscript_math.isnan_complex
     default: isnan_default
-    float: torchscript_numbers.isnan_float
+    float: torchscript_math.isnan_float
     out: isnan_out
 
 class isneginf_default_handler(Protocol):

@@ -273,6 +273,7 @@ def embedding_renorm_(self, indices, max_norm, norm_type):
     "aten::one_hot(Tensor self, int num_classes=-1) -> Tensor",
     tags="dynamic_output_shape pt2_compliant_tag",
     composite="implicit",
+    reads_data="by_argument",
     output_shape="dynamic",
 )
 def one_hot(self, num_classes=-1):

@@ -776,7 +776,13 @@ def take_along_dim_out(self, indices, dim=None, *, out):
     return {"self": self, "indices": indices, "dim": dim, "out": out}
 
 
-@stub("aten::where(Tensor condition) -> Tensor[]", tags="pt2_compliant_tag", composite="implicit")
+@stub(
+    "aten::where(Tensor condition) -> Tensor[]",
+    tags="pt2_compliant_tag",
+    composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
+)
 def where(condition):
     return {"condition": condition}
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from dispatch_core._generated._types import Number
+from dispatch_core._generated.torchscript import math as torchscript_math
 from dispatch_core._generated.torchscript import numbers as torchscript_numbers
 from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
@@ -100,11 +101,11 @@ class acos_out(Handle[acos_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class acos_packet(OpPacket):
-    Scalar: torchscript_numbers.acos_Scalar
-    complex: torchscript_numbers.acos_complex
+    Scalar: torchscript_math.acos_Scalar
+    complex: torchscript_math.acos_complex
     default: acos_default
-    float: torchscript_numbers.acos_float
-    int: torchscript_numbers.acos_int
+    float: torchscript_math.acos_float
+    int: torchscript_math.acos_int
     out: acos_out
 
 class acos__default_handler(Protocol):
@@ -132,11 +133,11 @@ class acosh_out(Handle[acosh_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class acosh_packet(OpPacket):
-    Scalar: torchscript_numbers.acosh_Scalar
-    complex: torchscript_numbers.acosh_complex
+    Scalar: torchscript_math.acosh_Scalar
+    complex: torchscript_math.acosh_complex
     default: acosh_default
-    float: torchscript_numbers.acosh_float
-    int: torchscript_numbers.acosh_int
+    float: torchscript_math.acosh_float
+    int: torchscript_math.acosh_int
     out: acosh_out
 
 class acosh__default_handler(Protocol):
@@ -164,11 +165,11 @@ class angle_out(Handle[angle_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class angle_packet(OpPacket):
-    Scalar: torchscript_numbers.angle_Scalar
-    complex: torchscript_numbers.angle_complex
+    Scalar: torchscript_math.angle_Scalar
+    complex: torchscript_math.angle_complex
     default: angle_default
-    float: torchscript_numbers.angle_float
-    int: torchscript_numbers.angle_int
+    float: torchscript_math.angle_float
+    int: torchscript_math.angle_int
     out: angle_out
 
 class arccos_default_handler(Protocol):
@@ -382,11 +383,11 @@ class asin_out(Handle[asin_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class asin_packet(OpPacket):
-    Scalar: torchscript_numbers.asin_Scalar
-    complex: torchscript_numbers.asin_complex
+    Scalar: torchscript_math.asin_Scalar
+    complex: torchscript_math.asin_complex
     default: asin_default
-    float: torchscript_numbers.asin_float
-    int: torchscript_numbers.asin_int
+    float: torchscript_math.asin_float
+    int: torchscript_math.asin_int
     out: asin_out
 
 class asin__default_handler(Protocol):
@@ -414,11 +415,11 @@ class asinh_out(Handle[asinh_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class asinh_packet(OpPacket):
-    Scalar: torchscript_numbers.asinh_Scalar
-    complex: torchscript_numbers.asinh_complex
+    Scalar: torchscript_math.asinh_Scalar
+    complex: torchscript_math.asinh_complex
     default: asinh_default
-    float: torchscript_numbers.asinh_float
-    int: torchscript_numbers.asinh_int
+    float: torchscript_math.asinh_float
+    int: torchscript_math.asinh_int
     out: asinh_out
 
 class asinh__default_handler(Protocol):
@@ -446,11 +447,11 @@ class atan_out(Handle[atan_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class atan_packet(OpPacket):
-    Scalar: torchscript_numbers.atan_Scalar
-    complex: torchscript_numbers.atan_complex
+    Scalar: torchscript_math.atan_Scalar
+    complex: torchscript_math.atan_complex
     default: atan_default
-    float: torchscript_numbers.atan_float
-    int: torchscript_numbers.atan_int
+    float: torchscript_math.atan_float
+    int: torchscript_math.atan_int
     out: atan_out
 
 class atan2_default_handler(Protocol):
@@ -511,11 +512,11 @@ class atanh_out(Handle[atanh_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class atanh_packet(OpPacket):
-    Scalar: torchscript_numbers.atanh_Scalar
-    complex: torchscript_numbers.atanh_complex
+    Scalar: torchscript_math.atanh_Scalar
+    complex: torchscript_math.atanh_complex
     default: atanh_default
-    float: torchscript_numbers.atanh_float
-    int: torchscript_numbers.atanh_int
+    float: torchscript_math.atanh_float
+    int: torchscript_math.atanh_int
     out: atanh_out
 
 class atanh__default_handler(Protocol):
@@ -543,10 +544,10 @@ class ceil_out(Handle[ceil_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class ceil_packet(OpPacket):
-    Scalar: torchscript_numbers.ceil_Scalar
+    Scalar: torchscript_math.ceil_Scalar
     default: ceil_default
-    float: torchscript_numbers.ceil_float
-    int: torchscript_numbers.ceil_int
+    float: torchscript_math.ceil_float
+    int: torchscript_math.ceil_int
     out: ceil_out
 
 class ceil__default_handler(Protocol):
@@ -677,11 +678,11 @@ class cos_out(Handle[cos_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class cos_packet(OpPacket):
-    Scalar: torchscript_numbers.cos_Scalar
-    complex: torchscript_numbers.cos_complex
+    Scalar: torchscript_math.cos_Scalar
+    complex: torchscript_math.cos_complex
     default: cos_default
-    float: torchscript_numbers.cos_float
-    int: torchscript_numbers.cos_int
+    float: torchscript_math.cos_float
+    int: torchscript_math.cos_int
     out: cos_out
 
 class cos__default_handler(Protocol):
@@ -709,11 +710,11 @@ class cosh_out(Handle[cosh_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class cosh_packet(OpPacket):
-    Scalar: torchscript_numbers.cosh_Scalar
-    complex: torchscript_numbers.cosh_complex
+    Scalar: torchscript_math.cosh_Scalar
+    complex: torchscript_math.cosh_complex
     default: cosh_default
-    float: torchscript_numbers.cosh_float
-    int: torchscript_numbers.cosh_int
+    float: torchscript_math.cosh_float
+    int: torchscript_math.cosh_int
     out: cosh_out
 
 class cosh__default_handler(Protocol):
@@ -797,10 +798,10 @@ class erf_out(Handle[erf_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class erf_packet(OpPacket):
-    Scalar: torchscript_numbers.erf_Scalar
+    Scalar: torchscript_math.erf_Scalar
     default: erf_default
-    float: torchscript_numbers.erf_float
-    int: torchscript_numbers.erf_int
+    float: torchscript_math.erf_float
+    int: torchscript_math.erf_int
     out: erf_out
 
 class erf__default_handler(Protocol):
@@ -828,10 +829,10 @@ class erfc_out(Handle[erfc_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class erfc_packet(OpPacket):
-    Scalar: torchscript_numbers.erfc_Scalar
+    Scalar: torchscript_math.erfc_Scalar
     default: erfc_default
-    float: torchscript_numbers.erfc_float
-    int: torchscript_numbers.erfc_int
+    float: torchscript_math.erfc_float
+    int: torchscript_math.erfc_int
     out: erfc_out
 
 class erfc__default_handler(Protocol):
@@ -887,11 +888,11 @@ class exp_out(Handle[exp_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class exp_packet(OpPacket):
-    Scalar: torchscript_numbers.exp_Scalar
-    complex: torchscript_numbers.exp_complex
+    Scalar: torchscript_math.exp_Scalar
+    complex: torchscript_math.exp_complex
     default: exp_default
-    float: torchscript_numbers.exp_float
-    int: torchscript_numbers.exp_int
+    float: torchscript_math.exp_float
+    int: torchscript_math.exp_int
     out: exp_out
 
 class exp2_default_handler(Protocol):
@@ -947,10 +948,10 @@ class expm1_out(Handle[expm1_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class expm1_packet(OpPacket):
-    Scalar: torchscript_numbers.expm1_Scalar
+    Scalar: torchscript_math.expm1_Scalar
     default: expm1_default
-    float: torchscript_numbers.expm1_float
-    int: torchscript_numbers.expm1_int
+    float: torchscript_math.expm1_float
+    int: torchscript_math.expm1_int
     out: expm1_out
 
 class expm1__default_handler(Protocol):
@@ -1006,10 +1007,10 @@ class floor_out(Handle[floor_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class floor_packet(OpPacket):
-    Scalar: torchscript_numbers.floor_Scalar
+    Scalar: torchscript_math.floor_Scalar
     default: floor_default
-    float: torchscript_numbers.floor_float
-    int: torchscript_numbers.floor_int
+    float: torchscript_math.floor_float
+    int: torchscript_math.floor_int
     out: floor_out
 
 class floor__default_handler(Protocol):
@@ -1074,7 +1075,7 @@ class frexp_Tensor_out(Handle[frexp_Tensor_out_handler]):
 class frexp_packet(OpPacket):
     Tensor: frexp_Tensor
     Tensor_out: frexp_Tensor_out
-    default: torchscript_numbers.frexp_default
+    default: torchscript_math.frexp_default
 
 class gcd_default_handler(Protocol):
     def __call__(cls, /, self: Any, other: Any) -> Tensor: ...
@@ -1317,10 +1318,10 @@ class lgamma_out(Handle[lgamma_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class lgamma_packet(OpPacket):
-    Scalar: torchscript_numbers.lgamma_Scalar
+    Scalar: torchscript_math.lgamma_Scalar
     default: lgamma_default
-    float: torchscript_numbers.lgamma_float
-    int: torchscript_numbers.lgamma_int
+    float: torchscript_math.lgamma_float
+    int: torchscript_math.lgamma_int
     out: lgamma_out
 
 class lgamma__default_handler(Protocol):
@@ -1348,21 +1349,21 @@ class log_out(Handle[log_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class log_packet(OpPacket):
-    Scalar: torchscript_numbers.log_Scalar
-    Scalar_Scalar: torchscript_numbers.log_Scalar_Scalar
-    complex: torchscript_numbers.log_complex
-    complex_complex: torchscript_numbers.log_complex_complex
-    complex_float: torchscript_numbers.log_complex_float
-    complex_int: torchscript_numbers.log_complex_int
+    Scalar: torchscript_math.log_Scalar
+    Scalar_Scalar: torchscript_math.log_Scalar_Scalar
+    complex: torchscript_math.log_complex
+    complex_complex: torchscript_math.log_complex_complex
+    complex_float: torchscript_math.log_complex_float
+    complex_int: torchscript_math.log_complex_int
     default: log_default
-    float: torchscript_numbers.log_float
-    float_complex: torchscript_numbers.log_float_complex
-    float_float: torchscript_numbers.log_float_float
-    float_int: torchscript_numbers.log_float_int
-    int: torchscript_numbers.log_int
-    int_complex: torchscript_numbers.log_int_complex
-    int_float: torchscript_numbers.log_int_float
-    int_int: torchscript_numbers.log_int_int
+    float: torchscript_math.log_float
+    float_complex: torchscript_math.log_float_complex
+    float_float: torchscript_math.log_float_float
+    float_int: torchscript_math.log_float_int
+    int: torchscript_math.log_int
+    int_complex: torchscript_math.log_int_complex
+    int_float: torchscript_math.log_int_float
+    int_int: torchscript_math.log_int_int
     out: log_out
 
 class log10_default_handler(Protocol):
@@ -1380,11 +1381,11 @@ class log10_out(Handle[log10_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class log10_packet(OpPacket):
-    Scalar: torchscript_numbers.log10_Scalar
-    complex: torchscript_numbers.log10_complex
+    Scalar: torchscript_math.log10_Scalar
+    complex: torchscript_math.log10_complex
     default: log10_default
-    float: torchscript_numbers.log10_float
-    int: torchscript_numbers.log10_int
+    float: torchscript_math.log10_float
+    int: torchscript_math.log10_int
     out: log10_out
 
 class log10__default_handler(Protocol):
@@ -1412,10 +1413,10 @@ class log1p_out(Handle[log1p_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class log1p_packet(OpPacket):
-    Scalar: torchscript_numbers.log1p_Scalar
+    Scalar: torchscript_math.log1p_Scalar
     default: log1p_default
-    float: torchscript_numbers.log1p_float
-    int: torchscript_numbers.log1p_int
+    float: torchscript_math.log1p_float
+    int: torchscript_math.log1p_int
     out: log1p_out
 
 class log1p__default_handler(Protocol):
@@ -1775,12 +1776,12 @@ class round_out(Handle[round_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class round_packet(OpPacket):
-    Scalar: torchscript_numbers.round_Scalar
+    Scalar: torchscript_math.round_Scalar
     decimals: round_decimals
     decimals_out: round_decimals_out
     default: round_default
-    float: torchscript_numbers.round_float
-    int: torchscript_numbers.round_int
+    float: torchscript_math.round_float
+    int: torchscript_math.round_int
     out: round_out
 
 class round__default_handler(Protocol):
@@ -1918,11 +1919,11 @@ class sin_out(Handle[sin_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class sin_packet(OpPacket):
-    Scalar: torchscript_numbers.sin_Scalar
-    complex: torchscript_numbers.sin_complex
+    Scalar: torchscript_math.sin_Scalar
+    complex: torchscript_math.sin_complex
     default: sin_default
-    float: torchscript_numbers.sin_float
-    int: torchscript_numbers.sin_int
+    float: torchscript_math.sin_float
+    int: torchscript_math.sin_int
     out: sin_out
 
 class sin__default_handler(Protocol):
@@ -1978,11 +1979,11 @@ class sinh_out(Handle[sinh_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class sinh_packet(OpPacket):
-    Scalar: torchscript_numbers.sinh_Scalar
-    complex: torchscript_numbers.sinh_complex
+    Scalar: torchscript_math.sinh_Scalar
+    complex: torchscript_math.sinh_complex
     default: sinh_default
-    float: torchscript_numbers.sinh_float
-    int: torchscript_numbers.sinh_int
+    float: torchscript_math.sinh_float
+    int: torchscript_math.sinh_int
     out: sinh_out
 
 class sinh__default_handler(Protocol):
@@ -2010,11 +2011,11 @@ class sqrt_out(Handle[sqrt_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class sqrt_packet(OpPacket):
-    Scalar: torchscript_numbers.sqrt_Scalar
-    complex: torchscript_numbers.sqrt_complex
+    Scalar: torchscript_math.sqrt_Scalar
+    complex: torchscript_math.sqrt_complex
     default: sqrt_default
-    float: torchscript_numbers.sqrt_float
-    int: torchscript_numbers.sqrt_int
+    float: torchscript_math.sqrt_float
+    int: torchscript_math.sqrt_int
     out: sqrt_out
 
 class sqrt__default_handler(Protocol):
@@ -2070,11 +2071,11 @@ class tan_out(Handle[tan_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class tan_packet(OpPacket):
-    Scalar: torchscript_numbers.tan_Scalar
-    complex: torchscript_numbers.tan_complex
+    Scalar: torchscript_math.tan_Scalar
+    complex: torchscript_math.tan_complex
     default: tan_default
-    float: torchscript_numbers.tan_float
-    int: torchscript_numbers.tan_int
+    float: torchscript_math.tan_float
+    int: torchscript_math.tan_int
     out: tan_out
 
 class tan__default_handler(Protocol):
@@ -2102,11 +2103,11 @@ class tanh_out(Handle[tanh_out_handler]):
     def __call__(cls, /, self: Tensor, *, out: Tensor) -> Tensor: ...
 
 class tanh_packet(OpPacket):
-    Scalar: torchscript_numbers.tanh_Scalar
-    complex: torchscript_numbers.tanh_complex
+    Scalar: torchscript_math.tanh_Scalar
+    complex: torchscript_math.tanh_complex
     default: tanh_default
-    float: torchscript_numbers.tanh_float
-    int: torchscript_numbers.tanh_int
+    float: torchscript_math.tanh_float
+    int: torchscript_math.tanh_int
     out: tanh_out
 
 class tanh__default_handler(Protocol):

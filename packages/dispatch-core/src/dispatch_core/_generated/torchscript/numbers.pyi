@@ -187,13 +187,6 @@ class __lshift___int(Handle[Any]):
     """aten::__lshift__.int(int a, int b) -> int"""
     def __call__(cls, /, a: int, b: int) -> int: ...
 
-class __not___default(Handle[Any]):
-    """aten::__not__(bool self) -> bool"""
-    def __call__(cls, /, self: bool) -> bool: ...
-
-class __not___packet(OpPacket):
-    default: __not___default
-
 class __or___bool(Handle[Any]):
     """aten::__or__.bool(bool a, bool b) -> bool"""
     def __call__(cls, /, a: bool, b: bool) -> bool: ...
@@ -227,38 +220,6 @@ class __xor___bool(Handle[Any]):
 class __xor___int(Handle[Any]):
     """aten::__xor__.int(int a, int b) -> int"""
     def __call__(cls, /, a: int, b: int) -> int: ...
-
-class acos_Scalar(Handle[Any]):
-    """aten::acos.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class acos_complex(Handle[Any]):
-    """aten::acos.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class acos_float(Handle[Any]):
-    """aten::acos.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class acos_int(Handle[Any]):
-    """aten::acos.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class acosh_Scalar(Handle[Any]):
-    """aten::acosh.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class acosh_complex(Handle[Any]):
-    """aten::acosh.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class acosh_float(Handle[Any]):
-    """aten::acosh.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class acosh_int(Handle[Any]):
-    """aten::acosh.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
 
 class add_default(Handle[Any]):
     """aten::add(Scalar a, Scalar b) -> Scalar"""
@@ -307,70 +268,6 @@ class add_str(Handle[Any]):
 class add_t(Handle[Any]):
     """aten::add.t(t[] a, t[] b) -> t[]"""
 
-class angle_Scalar(Handle[Any]):
-    """aten::angle.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class angle_complex(Handle[Any]):
-    """aten::angle.complex(complex a) -> float"""
-    def __call__(cls, /, a: complex) -> float: ...
-
-class angle_float(Handle[Any]):
-    """aten::angle.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class angle_int(Handle[Any]):
-    """aten::angle.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class asin_Scalar(Handle[Any]):
-    """aten::asin.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class asin_complex(Handle[Any]):
-    """aten::asin.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class asin_float(Handle[Any]):
-    """aten::asin.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class asin_int(Handle[Any]):
-    """aten::asin.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class asinh_Scalar(Handle[Any]):
-    """aten::asinh.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class asinh_complex(Handle[Any]):
-    """aten::asinh.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class asinh_float(Handle[Any]):
-    """aten::asinh.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class asinh_int(Handle[Any]):
-    """aten::asinh.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class atan_Scalar(Handle[Any]):
-    """aten::atan.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class atan_complex(Handle[Any]):
-    """aten::atan.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class atan_float(Handle[Any]):
-    """aten::atan.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class atan_int(Handle[Any]):
-    """aten::atan.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
 class atan2_Scalar_Scalar(Handle[Any]):
     """aten::atan2.Scalar_Scalar(Scalar a, Scalar b) -> float"""
     def __call__(cls, /, a: Number, b: Number) -> float: ...
@@ -391,40 +288,12 @@ class atan2_int_float(Handle[Any]):
     """aten::atan2.int_float(int a, float b) -> float"""
     def __call__(cls, /, a: int, b: float | torch.SymFloat) -> float: ...
 
-class atanh_Scalar(Handle[Any]):
-    """aten::atanh.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class atanh_complex(Handle[Any]):
-    """aten::atanh.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class atanh_float(Handle[Any]):
-    """aten::atanh.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class atanh_int(Handle[Any]):
-    """aten::atanh.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
 class bin_default(Handle[Any]):
     """aten::bin(int i) -> str"""
     def __call__(cls, /, i: int) -> str: ...
 
 class bin_packet(OpPacket):
     default: bin_default
-
-class ceil_Scalar(Handle[Any]):
-    """aten::ceil.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class ceil_float(Handle[Any]):
-    """aten::ceil.float(float a) -> int"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> int: ...
-
-class ceil_int(Handle[Any]):
-    """aten::ceil.int(int a) -> int"""
-    def __call__(cls, /, a: int) -> int: ...
 
 class chr_default(Handle[Any]):
     """aten::chr(int i) -> str"""
@@ -452,55 +321,6 @@ class copysign_int(Handle[Any]):
 class copysign_int_float(Handle[Any]):
     """aten::copysign.int_float(int a, float b) -> float"""
     def __call__(cls, /, a: int, b: float | torch.SymFloat) -> float: ...
-
-class cos_Scalar(Handle[Any]):
-    """aten::cos.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class cos_complex(Handle[Any]):
-    """aten::cos.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class cos_float(Handle[Any]):
-    """aten::cos.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class cos_int(Handle[Any]):
-    """aten::cos.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class cosh_Scalar(Handle[Any]):
-    """aten::cosh.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class cosh_complex(Handle[Any]):
-    """aten::cosh.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class cosh_float(Handle[Any]):
-    """aten::cosh.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class cosh_int(Handle[Any]):
-    """aten::cosh.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class degrees_Scalar(Handle[Any]):
-    """aten::degrees.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class degrees_float(Handle[Any]):
-    """aten::degrees.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class degrees_int(Handle[Any]):
-    """aten::degrees.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class degrees_packet(OpPacket):
-    Scalar: degrees_Scalar
-    float: degrees_float
-    int: degrees_int
 
 class div_default(Handle[Any]):
     """aten::div(Scalar a, Scalar b) -> float"""
@@ -617,94 +437,6 @@ class eq_str_list(Handle[Any]):
     """aten::eq.str_list(str[] a, str[] b) -> bool"""
     def __call__(cls, /, a: Sequence[str], b: Sequence[str]) -> bool: ...
 
-class erf_Scalar(Handle[Any]):
-    """aten::erf.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class erf_float(Handle[Any]):
-    """aten::erf.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class erf_int(Handle[Any]):
-    """aten::erf.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class erfc_Scalar(Handle[Any]):
-    """aten::erfc.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class erfc_float(Handle[Any]):
-    """aten::erfc.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class erfc_int(Handle[Any]):
-    """aten::erfc.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class exp_Scalar(Handle[Any]):
-    """aten::exp.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class exp_complex(Handle[Any]):
-    """aten::exp.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class exp_float(Handle[Any]):
-    """aten::exp.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class exp_int(Handle[Any]):
-    """aten::exp.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class expm1_Scalar(Handle[Any]):
-    """aten::expm1.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class expm1_float(Handle[Any]):
-    """aten::expm1.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class expm1_int(Handle[Any]):
-    """aten::expm1.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class fabs_Scalar(Handle[Any]):
-    """aten::fabs.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class fabs_float(Handle[Any]):
-    """aten::fabs.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class fabs_int(Handle[Any]):
-    """aten::fabs.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class fabs_packet(OpPacket):
-    Scalar: fabs_Scalar
-    float: fabs_float
-    int: fabs_int
-
-class factorial_int(Handle[Any]):
-    """aten::factorial.int(int a) -> int"""
-    def __call__(cls, /, a: int) -> int: ...
-
-class factorial_packet(OpPacket):
-    int: factorial_int
-
-class floor_Scalar(Handle[Any]):
-    """aten::floor.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class floor_float(Handle[Any]):
-    """aten::floor.float(float a) -> int"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> int: ...
-
-class floor_int(Handle[Any]):
-    """aten::floor.int(int a) -> int"""
-    def __call__(cls, /, a: int) -> int: ...
-
 class floordiv_default(Handle[Any]):
     """aten::floordiv(Scalar a, Scalar b) -> Scalar"""
     def __call__(cls, /, a: Number, b: Number) -> Any: ...
@@ -751,27 +483,6 @@ class fmod_int(Handle[Any]):
 class fmod_int_float(Handle[Any]):
     """aten::fmod.int_float(int a, float b) -> float"""
     def __call__(cls, /, a: int, b: float | torch.SymFloat) -> float: ...
-
-class frexp_default(Handle[Any]):
-    """aten::frexp(float a) -> (float, int)"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> tuple[float, int]: ...
-
-class gamma_Scalar(Handle[Any]):
-    """aten::gamma.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class gamma_float(Handle[Any]):
-    """aten::gamma.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class gamma_int(Handle[Any]):
-    """aten::gamma.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class gamma_packet(OpPacket):
-    Scalar: gamma_Scalar
-    float: gamma_float
-    int: gamma_int
 
 class gcd_int(Handle[Any]):
     """aten::gcd.int(int a, int b) -> int"""
@@ -832,30 +543,6 @@ class hex_default(Handle[Any]):
 class hex_packet(OpPacket):
     default: hex_default
 
-class isfinite_complex(Handle[Any]):
-    """aten::isfinite.complex(complex a) -> bool"""
-    def __call__(cls, /, a: complex) -> bool: ...
-
-class isfinite_float(Handle[Any]):
-    """aten::isfinite.float(float a) -> bool"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> bool: ...
-
-class isinf_complex(Handle[Any]):
-    """aten::isinf.complex(complex a) -> bool"""
-    def __call__(cls, /, a: complex) -> bool: ...
-
-class isinf_float(Handle[Any]):
-    """aten::isinf.float(float a) -> bool"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> bool: ...
-
-class isnan_complex(Handle[Any]):
-    """aten::isnan.complex(complex a) -> bool"""
-    def __call__(cls, /, a: complex) -> bool: ...
-
-class isnan_float(Handle[Any]):
-    """aten::isnan.float(float a) -> bool"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> bool: ...
-
 class ldexp_default(Handle[Any]):
     """aten::ldexp(float x, int i) -> float"""
     def __call__(cls, /, x: float | torch.SymFloat, i: int) -> float: ...
@@ -883,102 +570,6 @@ class le_int_float(Handle[Any]):
 class le_str(Handle[Any]):
     """aten::le.str(str a, str b) -> bool"""
     def __call__(cls, /, a: str, b: str) -> bool: ...
-
-class lgamma_Scalar(Handle[Any]):
-    """aten::lgamma.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class lgamma_float(Handle[Any]):
-    """aten::lgamma.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class lgamma_int(Handle[Any]):
-    """aten::lgamma.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class log_Scalar(Handle[Any]):
-    """aten::log.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class log_Scalar_Scalar(Handle[Any]):
-    """aten::log.Scalar_Scalar(Scalar a, Scalar b) -> float"""
-    def __call__(cls, /, a: Number, b: Number) -> float: ...
-
-class log_complex(Handle[Any]):
-    """aten::log.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class log_complex_complex(Handle[Any]):
-    """aten::log.complex_complex(complex a, complex b) -> complex"""
-    def __call__(cls, /, a: complex, b: complex) -> complex: ...
-
-class log_complex_float(Handle[Any]):
-    """aten::log.complex_float(complex a, float b) -> complex"""
-    def __call__(cls, /, a: complex, b: float | torch.SymFloat) -> complex: ...
-
-class log_complex_int(Handle[Any]):
-    """aten::log.complex_int(complex a, int b) -> complex"""
-    def __call__(cls, /, a: complex, b: int) -> complex: ...
-
-class log_float(Handle[Any]):
-    """aten::log.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class log_float_complex(Handle[Any]):
-    """aten::log.float_complex(float a, complex b) -> complex"""
-    def __call__(cls, /, a: float | torch.SymFloat, b: complex) -> complex: ...
-
-class log_float_float(Handle[Any]):
-    """aten::log.float_float(float a, float b) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat, b: float | torch.SymFloat) -> float: ...
-
-class log_float_int(Handle[Any]):
-    """aten::log.float_int(float a, int b) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat, b: int) -> float: ...
-
-class log_int(Handle[Any]):
-    """aten::log.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class log_int_complex(Handle[Any]):
-    """aten::log.int_complex(int a, complex b) -> complex"""
-    def __call__(cls, /, a: int, b: complex) -> complex: ...
-
-class log_int_float(Handle[Any]):
-    """aten::log.int_float(int a, float b) -> float"""
-    def __call__(cls, /, a: int, b: float | torch.SymFloat) -> float: ...
-
-class log_int_int(Handle[Any]):
-    """aten::log.int_int(int a, int b) -> float"""
-    def __call__(cls, /, a: int, b: int) -> float: ...
-
-class log10_Scalar(Handle[Any]):
-    """aten::log10.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class log10_complex(Handle[Any]):
-    """aten::log10.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class log10_float(Handle[Any]):
-    """aten::log10.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class log10_int(Handle[Any]):
-    """aten::log10.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class log1p_Scalar(Handle[Any]):
-    """aten::log1p.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class log1p_float(Handle[Any]):
-    """aten::log1p.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class log1p_int(Handle[Any]):
-    """aten::log1p.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
 
 class lt_default(Handle[Any]):
     """aten::lt(Scalar a, Scalar b) -> bool"""
@@ -1030,13 +621,6 @@ class mathremainder_packet(OpPacket):
     float_int: mathremainder_float_int
     int: mathremainder_int
     int_float: mathremainder_int_float
-
-class modf_default(Handle[Any]):
-    """aten::modf(float a) -> (float, float)"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> tuple[float, float]: ...
-
-class modf_packet(OpPacket):
-    default: modf_default
 
 class mul_default(Handle[Any]):
     """aten::mul(Scalar a, Scalar b) -> Scalar"""
@@ -1156,22 +740,6 @@ class ne_str_list(Handle[Any]):
     """aten::ne.str_list(str[] a, str[] b) -> bool"""
     def __call__(cls, /, a: Sequence[str], b: Sequence[str]) -> bool: ...
 
-class neg_Scalar(Handle[Any]):
-    """aten::neg.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class neg_complex(Handle[Any]):
-    """aten::neg.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class neg_float(Handle[Any]):
-    """aten::neg.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class neg_int(Handle[Any]):
-    """aten::neg.int(int a) -> int"""
-    def __call__(cls, /, a: int) -> int: ...
-
 class oct_default(Handle[Any]):
     """aten::oct(int i) -> str"""
     def __call__(cls, /, i: int) -> str: ...
@@ -1235,23 +803,6 @@ class pow_int_to_int(Handle[Any]):
     """aten::pow.int_to_int(int a, int b) -> int"""
     def __call__(cls, /, a: int, b: int) -> int: ...
 
-class radians_Scalar(Handle[Any]):
-    """aten::radians.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class radians_float(Handle[Any]):
-    """aten::radians.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class radians_int(Handle[Any]):
-    """aten::radians.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class radians_packet(OpPacket):
-    Scalar: radians_Scalar
-    float: radians_float
-    int: radians_int
-
 class remainder_default(Handle[Any]):
     """aten::remainder(Scalar a, Scalar b) -> Scalar"""
     def __call__(cls, /, a: Number, b: Number) -> Any: ...
@@ -1271,66 +822,6 @@ class remainder_int(Handle[Any]):
 class remainder_int_float(Handle[Any]):
     """aten::remainder.int_float(int a, float b) -> float"""
     def __call__(cls, /, a: int, b: float | torch.SymFloat) -> float: ...
-
-class round_Scalar(Handle[Any]):
-    """aten::round.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class round_float(Handle[Any]):
-    """aten::round.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class round_int(Handle[Any]):
-    """aten::round.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class sin_Scalar(Handle[Any]):
-    """aten::sin.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class sin_complex(Handle[Any]):
-    """aten::sin.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class sin_float(Handle[Any]):
-    """aten::sin.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class sin_int(Handle[Any]):
-    """aten::sin.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class sinh_Scalar(Handle[Any]):
-    """aten::sinh.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class sinh_complex(Handle[Any]):
-    """aten::sinh.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class sinh_float(Handle[Any]):
-    """aten::sinh.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class sinh_int(Handle[Any]):
-    """aten::sinh.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class sqrt_Scalar(Handle[Any]):
-    """aten::sqrt.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class sqrt_complex(Handle[Any]):
-    """aten::sqrt.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class sqrt_float(Handle[Any]):
-    """aten::sqrt.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class sqrt_int(Handle[Any]):
-    """aten::sqrt.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
 
 class sub_default(Handle[Any]):
     """aten::sub(Scalar a, Scalar b) -> Scalar"""
@@ -1371,35 +862,3 @@ class sub_int_complex(Handle[Any]):
 class sub_int_float(Handle[Any]):
     """aten::sub.int_float(int a, float b) -> float"""
     def __call__(cls, /, a: int, b: float | torch.SymFloat) -> float: ...
-
-class tan_Scalar(Handle[Any]):
-    """aten::tan.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class tan_complex(Handle[Any]):
-    """aten::tan.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class tan_float(Handle[Any]):
-    """aten::tan.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class tan_int(Handle[Any]):
-    """aten::tan.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...
-
-class tanh_Scalar(Handle[Any]):
-    """aten::tanh.Scalar(Scalar a) -> Scalar"""
-    def __call__(cls, /, a: Number) -> Any: ...
-
-class tanh_complex(Handle[Any]):
-    """aten::tanh.complex(complex a) -> complex"""
-    def __call__(cls, /, a: complex) -> complex: ...
-
-class tanh_float(Handle[Any]):
-    """aten::tanh.float(float a) -> float"""
-    def __call__(cls, /, a: float | torch.SymFloat) -> float: ...
-
-class tanh_int(Handle[Any]):
-    """aten::tanh.int(int a) -> float"""
-    def __call__(cls, /, a: int) -> float: ...

@@ -39,7 +39,7 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::gt.Tensor_out": {"out": True, "mutates": ("out",)},
     "aten::gt_.Scalar": {"inplace": True, "mutates": ("self",), "composite": "explicit"},
     "aten::gt_.Tensor": {"inplace": True, "mutates": ("self",), "composite": "explicit"},
-    "aten::is_nonzero": {"composite": "implicit"},
+    "aten::is_nonzero": {"composite": "implicit", "reads_data": "always"},
     "aten::isclose": {"composite": "implicit"},
     "aten::isfinite": {"composite": "implicit"},
     "aten::isin.Scalar_Tensor": {"composite": "explicit"},

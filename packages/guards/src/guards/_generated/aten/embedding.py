@@ -22,5 +22,9 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::embedding_renorm": {"composite": "explicit"},
     "aten::embedding_renorm.out": {"out": True, "mutates": ("out",), "composite": "explicit"},
     "aten::embedding_renorm_": {"inplace": True, "mutates": ("self",)},
-    "aten::one_hot": {"composite": "implicit", "output_shape": "dynamic"},
+    "aten::one_hot": {
+        "composite": "implicit",
+        "reads_data": "by_argument",
+        "output_shape": "dynamic",
+    },
 }

@@ -115,7 +115,7 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::take.out": {"out": True, "mutates": ("out",)},
     "aten::take_along_dim": {"composite": "implicit"},
     "aten::take_along_dim.out": {"out": True, "mutates": ("out",), "composite": "implicit"},
-    "aten::where": {"composite": "implicit"},
+    "aten::where": {"composite": "implicit", "reads_data": "always", "output_shape": "dynamic"},
     "aten::where.Scalar": {"composite": "implicit"},
     "aten::where.ScalarOther": {"composite": "implicit"},
     "aten::where.ScalarSelf": {"composite": "implicit"},
