@@ -254,7 +254,8 @@ def _returns_tensors(schema: Schema) -> bool:
 
 
 def _is_unary(schema: Schema) -> bool:
-    return len(schema.parameters) == 1 and base_name(schema.returns[0].type) in _NUMBERS
+    results = [base_name(result.type) for result in schema.returns]
+    return len(schema.parameters) == 1 and bool(results) and _NUMBERS.issuperset(results)
 
 
 def _kind(schema: Schema) -> str | None:
