@@ -78,9 +78,15 @@ class QuietMode(DecoratorToo, TorchDispatchMode):
 
 @contextmanager
 def with_modes(modes: Sequence[TorchDispatchMode]) -> Iterator[None]:
-    """Have exactly these modes open in this thread, the innermost last."""
+    """Have these modes open in this thread too, outside of those that are."""
     before = private.mode_stack()
-    _replace(before, modes)
+    own = list(before)
+    for mode in modes:
+        for index, other in enumerate(own):
+            if other is mode:
+                del own[index]
+                break
+    _replace(before, [*modes, *own])
     try:
         yield
     finally:
@@ -102,10 +108,10 @@ def propagate_modes(fn: F) -> F:
         with Recorder() as recorder:
             thread = threading.Thread(target=propagate_modes(work))
 
-    Whatever modes are open where it is called are put aside meanwhile, so the call may as well
-    come from the same thread: that is how to keep modes for what `torch.utils.checkpoint`
-    recomputes (see `dispatch_core.checkpoint`). Context variables are carried as well, as
-    `asyncio.to_thread` does. Grad mode, inference mode and autocast are not.
+    Modes that are open where it is called stay, inside of the others. So the call may as well
+    come from the same thread: that is how `dispatch_core.checkpoint` keeps modes for what is
+    recomputed. Context variables are carried as well, as `asyncio.to_thread` does; grad mode,
+    inference mode and autocast are not.
     """
     modes = tuple(private.mode_stack())
     context = copy_context()

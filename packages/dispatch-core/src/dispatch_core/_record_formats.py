@@ -1,0 +1,240 @@
+"""Write recorded events as text, JSON lines, a Chrome trace and a Mermaid graph."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from dispatch_core._events import Event, Opaque, TensorInfo
+
+__all__ = ["chrome_trace", "json_lines", "mermaid", "normalized_events", "text_lines"]
+
+_SHORT = {
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.complex32: "c32",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "b8",
+}
+
+
+def _plain_name(value: object) -> str:
+    return str(value).removeprefix("torch.")
+
+
+def _type(info: TensorInfo) -> str:
+    dtype = _SHORT.get(info.dtype) or _plain_name(info.dtype)
+    device = "" if info.device.type == "cpu" else f" {info.device}"
+    return f"{dtype}[{', '.join(map(str, info.shape))}]{device}"
+
+
+# ── text ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, TensorInfo):
+        return f"${value.number}: {_type(value)}"
+    if isinstance(value, Opaque):
+        return f"<{value.text}>"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_shown(item)}" for key, item in value.items()) + "}"
+    return repr(value)
+
+
+def _call(event: Event) -> str:
+    arguments = [_shown(value) for value in event.args]
+    arguments += [f"{name}={_shown(value)}" for name, value in event.kwargs.items()]
+    results = ", ".join(map(_shown, event.outputs)) or "nothing"
+    return f"{event.name}({', '.join(arguments)}) -> {results}"
+
+
+def text_lines(events: Iterable[Event]) -> str:
+    """Write one line an event."""
+    return "".join(f"{_call(event)}  # {event.duration_ns / 1000:.1f} us\n" for event in events)
+
+
+# ── JSON ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _tensor_json(info: TensorInfo) -> dict[str, Any]:
+    return {
+        "tensor": info.number,
+        "shape": list(info.shape),
+        "dtype": _plain_name(info.dtype),
+        "device": str(info.device),
+    }
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, TensorInfo):
+        return _tensor_json(value)
+    if isinstance(value, Opaque):
+        return {"object": value.text}
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _json(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return _plain_name(value)
+
+
+def json_lines(events: Iterable[Event]) -> str:
+    """Write one JSON object a line."""
+    lines = []
+    for event in events:
+        record = {
+            "index": event.index,
+            "op": event.name,
+            "args": _json(event.args),
+            "kwargs": _json(event.kwargs),
+            "inputs": [_tensor_json(info) for info in event.inputs],
+            "outputs": [_tensor_json(info) for info in event.outputs],
+            "sources": list(event.sources),
+            "start_ns": event.start_ns,
+            "duration_ns": event.duration_ns,
+            "thread": event.thread,
+            "stack": [frame._asdict() for frame in event.stack],
+        }
+        lines.append(json.dumps(record, allow_nan=False) + "\n")
+    return "".join(lines)
+
+
+# ── Chrome trace ────────────────────────────────────────────────────────────────────────────────
+
+
+def chrome_trace(events: Sequence[Event]) -> str:
+    """Write complete events ('ph': 'X') with times in microseconds from the first one.
+
+    The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
+    """
+    process = os.getpid()
+    threads = _threads(events)
+    entries: list[dict[str, Any]] = [
+        {
+            "name": "thread_name",
+            "ph": "M",
+            "pid": process,
+            "tid": number,
+            "args": {"name": f"thread {number}"},
+        }
+        for number in threads.values()
+    ]
+    zero = min((event.start_ns for event in events), default=0)
+    for event in events:
+        stack = event.stack
+        entries.append(
+            {
+                "name": event.name,
+                "cat": "operator",
+                "ph": "X",
+                "ts": (event.start_ns - zero) / 1000,
+                "dur": event.duration_ns / 1000,
+                "pid": process,
+                "tid": threads[event.thread],
+                "args": {
+                    "call": _call(event),
+                    "from": f"{stack[-1].file}:{stack[-1].line}" if stack else "",
+                },
+            }
+        )
+    return json.dumps({"traceEvents": entries, "displayTimeUnit": "ns"}, allow_nan=False)
+
+
+def _threads(events: Iterable[Event]) -> dict[int, int]:
+    numbers: dict[int, int] = {}
+    for event in events:
+        numbers.setdefault(event.thread, len(numbers))
+    return numbers
+
+
+# ── graph ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _label(text: str) -> str:
+    escaped = text.replace("&", "#amp;").replace('"', "#quot;")
+    return escaped.replace("<", "#lt;").replace(">", "#gt;")
+
+
+def mermaid(events: Sequence[Event]) -> str:
+    """Draw the events as nodes, and an arrow for each tensor that goes from one to another."""
+    lines = ["flowchart TD"]
+    known = {event.index for event in events}
+    inputs: dict[int, None] = {}
+    arrows: dict[str, None] = {}
+    produced: set[int] = set()
+    for event in events:
+        types = ", ".join(_type(info) for info in event.outputs)
+        label = _label(event.name) + (f"<br/>{_label(types)}" if types else "")
+        lines.append(f'    op{event.index}["{label}"]')
+        for info in event.inputs:
+            if info.number not in produced and info.number not in inputs:
+                inputs[info.number] = None
+                lines.append(f'    in{info.number}(["{_label(f"${info.number}: {_type(info)}")}"])')
+            if info.number in inputs:
+                arrows[f"    in{info.number} --> op{event.index}"] = None
+        for source in event.sources:
+            if source in known:
+                arrows[f"    op{source} --> op{event.index}"] = None
+        produced.update(info.number for info in event.outputs)
+    return "\n".join([*lines, *arrows]) + "\n"
+
+
+# ── comparison ──────────────────────────────────────────────────────────────────────────────────
+
+
+def normalized_events(events: Sequence[Event], main: int | None) -> tuple[Any, ...]:
+    """Give names, arguments and results, tensors numbered afresh; one group for each thread.
+
+    The first group is of the thread that opened the recording; the others are sorted, because
+    threads start in any order.
+    """
+    groups: dict[int, list[Event]] = {}
+    for event in events:
+        groups.setdefault(event.thread, []).append(event)
+    own = _normalized_group(groups.pop(main, [])) if main is not None else ()
+    others = sorted((_normalized_group(group) for group in groups.values()), key=repr)
+    return own if not others else (own, *others)
+
+
+def _normalized_group(events: Iterable[Event]) -> tuple[Any, ...]:
+    numbers: dict[int, int] = {}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, TensorInfo):
+            number = numbers.setdefault(value.number, len(numbers))
+            return (f"${number}", value.shape, _plain_name(value.dtype), str(value.device))
+        if isinstance(value, Opaque):
+            return f"<{value.text}>"
+        if isinstance(value, list | tuple):
+            return tuple(plain(item) for item in value)
+        if isinstance(value, Mapping):
+            return tuple((key, plain(item)) for key, item in value.items())
+        return value if value is None or isinstance(value, bool | int | str) else repr(value)
+
+    return tuple(
+        (event.name, plain(event.args), plain(event.kwargs), plain(event.outputs))
+        for event in events
+    )

@@ -1,0 +1,243 @@
+"""Record which operators a program runs, without changing the program."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from dispatch_core import _torch_private as private
+from dispatch_core._errors import TableError
+from dispatch_core._events import Event, TensorInfo, call_stack, freeze, infos_in
+from dispatch_core._mode import DispatchMode
+from dispatch_core._record_formats import (
+    chrome_trace,
+    json_lines,
+    mermaid,
+    normalized_events,
+    text_lines,
+)
+
+__all__ = ["Recorder"]
+
+_HIDDEN = (
+    os.path.dirname(torch.__file__) + os.sep,
+    os.path.dirname(__file__) + os.sep,
+    "<__array_function__",
+)
+
+
+class _TensorRef(weakref.ref[torch.Tensor]):
+    """A weak reference that knows under which key its tensor is filed."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+class _Seen:
+    """What is known of a tensor that is alive: its number, and the event that wrote it last."""
+
+    __slots__ = ("number", "ref", "writer")
+
+    def __init__(self, number: int, ref: _TensorRef, writer: int | None) -> None:
+        self.number = number
+        self.ref = ref
+        self.writer = writer
+
+
+class Recorder(DispatchMode):
+    """Record the operators of a thread while it is entered.
+
+    Each becomes an `Event` with shapes, dtypes, devices, time and the stack that led to it. An
+    operator that raised leaves none. No tensor is kept alive and nothing runs otherwise than
+    without the recorder; a class derived from it with a `table` of its own records what it
+    answers. Other threads are recorded through `propagate_modes`.
+
+    Tensors are numbered in order of appearance; a result always gets a new number.
+    `stacks=False` leaves the stacks out, which is faster. With `max_events` only the latest are
+    kept, and `dropped` counts the others.
+    """
+
+    def __init__(self, *, stacks: bool = True, max_events: int | None = None) -> None:
+        super().__init__()
+        if max_events is not None and max_events < 1:
+            raise TableError(f"max_events is a positive number or None, not {max_events!r}")
+        self.dropped = 0
+        self._stacks = stacks
+        self._max_events = max_events
+        self._events: list[Event] = []
+        self._numbers = itertools.count()
+        self._indices = itertools.count()
+        self._seen: dict[int, _Seen] = {}
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+        self._forget = _forgetter(self._seen)
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Give the events in the order in which they ended."""
+        if self._max_events is None:
+            return self._events
+        with self._lock:
+            self._drop(self._max_events)
+            return self._events
+
+    def __enter__(self) -> Any:
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    # ── recording ───────────────────────────────────────────────────────────────────────────────
+
+    def _record(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run the operator and note that it ran."""
+        if kwargs is None:
+            kwargs = {}
+        table = self.table
+        start = time.perf_counter_ns()
+        if table.missing == "next" and table._entries[func].kind == "missing":
+            result = func(*args, **kwargs)
+        else:
+            result = DispatchMode.__torch_dispatch__(self, func, types, args, kwargs)
+        duration = time.perf_counter_ns() - start
+        places = call_stack(sys._getframe(1), _HIDDEN) if self._stacks else ()
+        with self._lock:
+            self._add(func, args, kwargs, result, start, duration, places)
+        return result
+
+    def _add(
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: Any,
+        start: int,
+        duration: int,
+        places: tuple[Any, ...],
+    ) -> None:
+        index = next(self._indices)
+        sources: dict[int, None] = {}
+
+        def describe_input(tensor: torch.Tensor) -> TensorInfo:
+            seen = self._seen.get(id(tensor))
+            if seen is None:
+                seen = self._file(tensor, next(self._numbers), None)
+            elif seen.writer is not None:
+                sources[seen.writer] = None
+            return _look_at(tensor, seen.number)
+
+        def describe_output(tensor: torch.Tensor) -> TensorInfo:
+            number = next(self._numbers)
+            seen = self._seen.get(id(tensor))
+            if seen is None:
+                self._file(tensor, number, index)
+            else:
+                seen.writer = index
+            return _look_at(tensor, number)
+
+        frozen_args = tuple([freeze(value, describe_input) for value in args])
+        frozen_kwargs = {name: freeze(value, describe_input) for name, value in kwargs.items()}
+        inputs = tuple(infos_in([frozen_args, frozen_kwargs]))
+        outputs = tuple(infos_in(freeze(result, describe_output)))
+        self._note_writes(func, args, kwargs, index)
+        self._events.append(
+            Event(
+                index=index,
+                op=func,
+                args=frozen_args,
+                kwargs=frozen_kwargs,
+                inputs=inputs,
+                outputs=outputs,
+                sources=tuple(sorted(sources)),
+                start_ns=start,
+                duration_ns=duration,
+                thread=threading.get_ident(),
+                places=places,
+            )
+        )
+        if self._max_events is not None and len(self._events) >= 2 * self._max_events:
+            self._drop(self._max_events)
+
+    def _note_writes(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int
+    ) -> None:
+        schema = getattr(func, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            return
+        for position, argument in enumerate(schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            for tensor in value if isinstance(value, list | tuple) else (value,):
+                seen = self._seen.get(id(tensor))
+                if seen is not None:
+                    seen.writer = index
+
+    def _file(self, tensor: torch.Tensor, number: int, writer: int | None) -> _Seen:
+        ref = _TensorRef(tensor, self._forget)
+        ref.key = id(tensor)
+        seen = self._seen[ref.key] = _Seen(number, ref, writer)
+        return seen
+
+    def _drop(self, keep: int) -> None:
+        surplus = len(self._events) - keep
+        if surplus > 0:
+            del self._events[:surplus]
+            self.dropped += surplus
+
+    # ── export ──────────────────────────────────────────────────────────────────────────────────
+
+    def to_text(self) -> str:
+        """Write one line an operator: the call with types, what it gave, how long it took."""
+        return text_lines(self.events)
+
+    def to_jsonl(self) -> str:
+        """Write one JSON object a line, with everything an event has."""
+        return json_lines(self.events)
+
+    def to_chrome_trace(self) -> str:
+        """Write a trace in the trace-event format, for Perfetto or chrome://tracing."""
+        return chrome_trace(self.events)
+
+    def to_mermaid(self) -> str:
+        """Draw which operator uses what another one gave, as a Mermaid flow chart.
+
+        Mermaid itself draws no more than 500 arrows unless its page allows more (`maxEdges`).
+        """
+        return mermaid(self.events)
+
+    def normalized(self) -> tuple[Any, ...]:
+        """Give what ran, without times, paths and threads: the same for the same program."""
+        return normalized_events(self.events, self._thread)
+
+
+# Not by overriding in the class body: what a recorder only watches may raise what it likes.
+Recorder.__torch_dispatch__ = Recorder._record  # type: ignore[method-assign,assignment]
+private.skip_in_dynamo(Recorder._record.__code__)
+
+
+def _forgetter(seen: dict[int, _Seen]) -> Callable[[Any], None]:
+    def forget(ref: Any) -> None:
+        entry = seen.get(ref.key)
+        if entry is not None and entry.ref is ref:
+            del seen[ref.key]
+
+    return forget
+
+
+def _look_at(tensor: torch.Tensor, number: int) -> TensorInfo:
+    shape = tuple([size if type(size) is int else str(size) for size in tensor.shape])
+    return TensorInfo(number, shape, tensor.dtype, tensor.device)  # type: ignore[arg-type]
