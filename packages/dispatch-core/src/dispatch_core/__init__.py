@@ -5,10 +5,13 @@ Public names are the ones in `__all__`; modules that start with an underscore ar
 
 from __future__ import annotations
 
+from dispatch_core._checkpoint import checkpoint
 from dispatch_core._composite import keep_composite
 from dispatch_core._coverage import Coverage, Hit
+from dispatch_core._define import define
 from dispatch_core._errors import (
     BindError,
+    DefinitionError,
     DispatchError,
     HandlerError,
     HandlerResultError,
@@ -22,21 +25,26 @@ from dispatch_core._errors import (
     TableError,
     UnknownOperatorError,
 )
+from dispatch_core._events import Event, Frame, Opaque, TensorInfo
 from dispatch_core._handle import Facts, Handle, Param
 from dispatch_core._mode import DispatchMode
 from dispatch_core._mode_stack import propagate_modes
 from dispatch_core._no_dispatch import no_dispatch
 from dispatch_core._ops import ops
 from dispatch_core._python_mode import enable_python_mode
+from dispatch_core._recorder import Recorder
 from dispatch_core._registry import handle_of
 from dispatch_core._table import HandlerTable
 
 __all__ = [
     "BindError",
     "Coverage",
+    "DefinitionError",
     "DispatchError",
     "DispatchMode",
+    "Event",
     "Facts",
+    "Frame",
     "Handle",
     "HandlerError",
     "HandlerResultError",
@@ -48,10 +56,15 @@ __all__ = [
     "ModeStateError",
     "NoHandlerError",
     "NotRegisteredError",
+    "Opaque",
     "Param",
+    "Recorder",
     "SchemaDriftError",
     "TableError",
+    "TensorInfo",
     "UnknownOperatorError",
+    "checkpoint",
+    "define",
     "enable_python_mode",
     "handle_of",
     "keep_composite",

@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "BindError",
+    "DefinitionError",
     "DispatchError",
     "HandlerError",
     "HandlerResultError",
@@ -25,6 +26,19 @@ __all__ = [
 
 class DispatchError(Exception):
     """The base of every error that dispatch_core raises on purpose."""
+
+    # The fields are keyword-only, which BaseException's own way to pickle does not know.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(
+    kind: type[DispatchError], args: tuple[Any, ...], fields: dict[str, Any]
+) -> DispatchError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class UnknownOperatorError(DispatchError, AttributeError):
@@ -70,6 +84,14 @@ class NotRegisteredError(DispatchError, RuntimeError):
     def __init__(self, message: str, *, qualified_name: str) -> None:
         super().__init__(message)
         self.qualified_name = qualified_name
+
+
+class DefinitionError(DispatchError, ValueError):
+    """A namespace or schema that `define` cannot define in torch. Field: `namespace`."""
+
+    def __init__(self, message: str, *, namespace: str) -> None:
+        super().__init__(message)
+        self.namespace = namespace
 
 
 class BindError(DispatchError, TypeError):

@@ -205,8 +205,9 @@ class Handle(Generic[H]):
         try:
             if private.has_kernel(self.qualified_name, "CompositeImplicitAutograd"):
                 return "implicit"
-            if private.has_kernel(self.qualified_name, "CompositeExplicitAutograd"):
-                return "explicit"
+            for key in ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
+                if private.has_kernel(self.qualified_name, key):
+                    return "explicit"
         except RuntimeError:  # known to TorchScript only, so without kernels
             pass
         return "no"

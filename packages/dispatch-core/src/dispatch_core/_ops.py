@@ -60,7 +60,10 @@ class OpPacket:
             if _is_probe(name):
                 raise AttributeError(f"{self!r} has no attribute {name!r}")
             overload = "" if name == "default" else name
-            return _registry.typed_handle(self._namespace, self._base, overload)
+            handle = _registry.typed_handle(self._namespace, self._base, overload)
+            if _registry.is_settled(handle):
+                self.__dict__[name] = handle
+            return handle
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the overload that the arguments fit."""
@@ -70,14 +73,9 @@ class OpPacket:
         live = set(private.live_overload_names(self.qualified_name))
         index = _registry.spec_index(self._namespace)
         unregistered_too = index is not None and index.torch is None
-        for overload in _registry.overload_names(self._namespace, self._base):
-            if overload in live or unregistered_too:
-                dot = "." if overload else ""
-                yield _registry.handle_named(
-                    f"{self.qualified_name}{dot}{overload}"
-                    if overload
-                    else f"{self.qualified_name}.default"
-                )
+        for overload in self.overloads():
+            if unregistered_too or (overload if overload != "default" else "") in live:
+                yield _registry.handle_named(f"{self.qualified_name}.{overload}")
 
     def __dir__(self) -> list[str]:
         return [*object.__dir__(self), *self.overloads()]

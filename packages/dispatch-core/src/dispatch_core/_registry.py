@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import threading
 from typing import Any
 
@@ -21,6 +20,7 @@ __all__ = [
     "base_names",
     "handle_named",
     "handle_of",
+    "is_settled",
     "namespaces",
     "overload_names",
     "spec_index",
@@ -62,8 +62,6 @@ class SpecIndex:
 
 def spec_namespaces() -> tuple[str, ...]:
     """List the namespaces that the specs have."""
-    if importlib.util.find_spec(_GENERATED) is None:
-        return ()
     names: tuple[str, ...] = importlib.import_module(f"{_GENERATED}._index").NAMESPACES
     return names
 
@@ -259,15 +257,18 @@ def _higher_order_handle(op: Any) -> Handle[Any]:
     return _handles.setdefault(handle.qualified_name, handle)
 
 
+def is_settled(handle: Handle[Any]) -> bool:
+    """Say whether the operator comes with torch, so that nobody takes it back."""
+    index = spec_index(split_name(handle.qualified_name)[0])
+    return index is not None and index.torch is not None
+
+
 def _is_stale(handle: Handle[Any]) -> bool:
     """Say whether a library's operator was taken back, or registered anew, since."""
     op = handle._torch_op
-    if op is None:
+    if op is None or is_settled(handle):
         return False
     namespace, base, overload = split_name(handle.qualified_name)
-    index = spec_index(namespace)
-    if index is not None and index.torch is not None:
-        return False
     packet = getattr(getattr(torch.ops, namespace), base, None)
     return getattr(packet, overload or "default", None) is not op
 

@@ -71,14 +71,14 @@ def accept_schema_names(stub: Stub, schema: Schema) -> Stub:
     renamed = {name: safe_name(name) for name in names if keyword.iskeyword(name)}
     if not renamed:
         return stub
-    last = max(names.index(name) for name in renamed if name in names)
-    # Everything up to the last renamed parameter is positional-only in the stub.
-    leading = [a for a in schema.arguments[: last + 1] if not a.kwarg_only]
+    last = max(names.index(name) for name in renamed)
+    leading = [argument for argument in schema.arguments[: last + 1] if not argument.kwarg_only]
 
     def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        if any(safe in kwargs for safe in renamed.values()):
+        if not kwargs.keys().isdisjoint(renamed.values()):
             raise TypeError("unexpected keyword argument")
         positional = list(args)
+        # Everything up to the last renamed one may be positional-only in the stub.
         for argument in leading[len(args) :]:
             if argument.name in kwargs:
                 positional.append(kwargs.pop(argument.name))
@@ -86,7 +86,7 @@ def accept_schema_names(stub: Stub, schema: Schema) -> Stub:
                 positional.append(argument.default)
             else:
                 raise TypeError("missing argument")
-        return stub(*positional, **kwargs)
+        return stub(*positional, **{renamed.get(name, name): kwargs[name] for name in kwargs})
 
     return bind
 
