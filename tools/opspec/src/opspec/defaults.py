@@ -32,6 +32,7 @@ _EXAMPLES = {
     "Scalar": "1",
     "Device": '"cpu"',
     "complex": "1j",
+    "DeviceIndex": "0",
 }
 
 
@@ -144,13 +145,16 @@ def _convert_enum(type_: Named, value: Literal_) -> EnumDefault:
         near = near_matches(written, ENUMS[type_.name])
         examples = ", ".join(list(ENUMS[type_.name])[:4])
         remedy = f"did you mean {near[0]}?" if near else f"it has {examples}, …"
-        raise Mismatch(f"{type_.name} has no value {_kind(value)}", remedy)
+        raise Mismatch(f"{type_.name} has no value {_literal_text(value)}", remedy)
     return found
 
 
 def _convert_list(type_: ListOf, value: Literal_) -> Default:
     if isinstance(value, list):
-        return tuple(convert(type_.element, item) for item in value)
+        try:
+            return tuple(convert(type_.element, item) for item in value)
+        except Mismatch as mismatch:
+            raise Mismatch(f"in {type_}, {mismatch.message}", mismatch.remedy) from None
     if value is None:
         raise _mismatch(type_, value)
     if type_.size is None:
@@ -186,6 +190,8 @@ def convert(type_: Type, value: Literal_) -> Default:
             )
         if element == Named("float") and type(value) is int:
             return _convert_int(element, value)
+        if not isinstance(element, Named) or element.name not in {*ENUMS, *_EXAMPLES, "number"}:
+            raise Mismatch(f"the default of {type_} can only be None", "write None")
         return convert(element, value)
     if isinstance(type_, ListOf):
         return _convert_list(type_, value)

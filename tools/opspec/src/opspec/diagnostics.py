@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from opspec.model import Location
+from opspec.model import Location, Schema
 
 __all__ = ["Diagnostic", "OpspecError", "SchemaError", "Severity", "near_matches"]
 
@@ -38,7 +38,7 @@ class Diagnostic:
     def __str__(self) -> str:
         """Give `file:line:column: error: what`, the source line, a caret, and the remedy."""
         lines = [f"{self.location}: {self.severity}: {_visible(self.message)}"]
-        if self.source_line is not None:
+        if self.source_line:
             lines += _excerpt(self.source_line, self.location.column, self.span_length)
         if self.remedy:
             lines.append(f"  {_visible(self.remedy)}")
@@ -50,10 +50,14 @@ class Diagnostic:
 
 
 class SchemaError(OpspecError):
-    """A text is no schema; `diagnostics` has every fault that was found in it."""
+    """A text is no schema; `diagnostics` has every fault that was found in it.
 
-    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+    `partial` is what could be read all the same, without the arguments that are broken.
+    """
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], partial: Schema | None = None) -> None:
         self.diagnostics = tuple(diagnostics)
+        self.partial = partial
         super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
 
 

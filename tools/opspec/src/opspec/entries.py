@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from opspec.diagnostics import Diagnostic, near_matches
-from opspec.keys import FOREIGN_KEYS, TAGS, Key
+from opspec.keys import FOREIGN_KEYS, KEYS, TAGS, Key
 from opspec.model import Location
 from opspec.source import Source
 from opspec.yaml_nodes import locator, place
@@ -68,7 +68,7 @@ class _Reader:
         location = place(node, self.source)
         self.diagnostics.append(self.source.diagnostic(location, message, remedy, length))
 
-    def pairs(self, node: MappingNode) -> Pairs:
+    def pairs(self, node: MappingNode, entry: Entry) -> Pairs:
         """Give the keys and values of a mapping, with `<<` resolved."""
         own: Pairs = []
         merged: Pairs = []
@@ -77,6 +77,7 @@ class _Reader:
                 merged += self._merged(value, {id(node)})
             elif not isinstance(key, ScalarNode):
                 self.fault(key, "a key must be a word", f"the keys are {', '.join(self.keys)}")
+                entry.attempted.update(self.keys)
             else:
                 own.append((key, value))
         if merged:
@@ -114,7 +115,7 @@ class _Reader:
         """Read one mapping."""
         entry = Entry(place(node, self.source))
         first: dict[str, ScalarNode] = {}
-        for key_node, value_node in self.pairs(node):
+        for key_node, value_node in self.pairs(node, entry):
             name = key_node.value
             if name in first:
                 line = first[name].start_mark.line + 1
@@ -139,6 +140,16 @@ class _Reader:
         name = node.value
         if name in FOREIGN_KEYS and "func" in self.keys:
             entry.foreign[name] = place(node, self.source)
+            return
+        if any(key.name == name for key in KEYS):
+            overlay = "specs/<namespace>/facts.yaml"
+            here = name == "op"
+            self.fault(
+                node,
+                f"{name} stands in overlays only" if here else f"{name} cannot stand in an overlay",
+                f"put the entry into {overlay}" if here else "put it into the operator's own file",
+            )
+            entry.attempted.update(("func", "op"))
             return
         near = near_matches(name, self.keys)
         entry.attempted.update(near[:1])
@@ -219,6 +230,8 @@ def read_entries(
             entries.append(reader.entry(node))
         else:
             what = "a list" if isinstance(node, SequenceNode) else f"'{_shown(node.value)}'"
+            if not node.value:
+                what = "empty"
             reader.fault(node, f"an entry must be a mapping, but this is {what}", example)
     return entries, reader.diagnostics
 

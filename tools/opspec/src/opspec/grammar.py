@@ -47,6 +47,10 @@ class Fault:
     remedy: str | None = None
 
 
+_ARGUMENT_REMEDY = "an argument is a type and a name: Tensor self"
+_RESULT_REMEDY = "write `-> Tensor`, or `-> ()` where nothing is returned"
+
+
 class _Abort(Exception):
     """Leave the argument that is being read; its fault is noted already."""
 
@@ -97,6 +101,9 @@ class Parser:
         self.at = 0
         self.faults: list[Fault] = []
         self.return_spans: list[tuple[int, int]] = []
+        self.in_results = False
+        self.open_arguments = False
+        self.hopeless = False  # nothing behind the last fault can be made sense of
 
     # Tokens
 
@@ -133,9 +140,10 @@ class Parser:
         token = self.token
         if token.kind == "open_string":
             message, remedy = "the string is never closed", f"close it with {token.text[0]}"
+            self.hopeless = True
         elif token.kind == "bad":
             message = f"{_describe(token)} does not belong into a schema"
-            remedy = None
+            remedy = "names are made of letters, digits and underscores"
         self.fault(token, message, remedy)
         return _Abort()
 
@@ -150,20 +158,23 @@ class Parser:
             raise self.fail(f"expected {what}, but found {_describe(self.token)}", remedy)
         return self.take()
 
+    def too_deep(self, what: str) -> _Abort:
+        """Note that a type or default is nested too deeply."""
+        self.hopeless = True
+        return self.fail(f"the {what} is nested too deeply", f"at most {MAX_DEPTH} levels are read")
+
     # Types
 
     def type_(self, depth: int = 0) -> Type:
         """Read a type."""
         start = self.token
         if depth > MAX_DEPTH:
-            raise self.fail("the type is nested too deeply", f"at most {MAX_DEPTH} levels are read")
+            raise self.too_deep("type")
         type_ = self._base(depth)
         while self.is_at("?", "[", "("):
             depth += 1
             if depth > MAX_DEPTH:
-                raise self.fail(
-                    "the type is nested too deeply", f"at most {MAX_DEPTH} levels are read"
-                )
+                raise self.too_deep("type")
             if self.is_at("?"):
                 if isinstance(type_, Optional_):
                     raise self.fail("the type is optional already", "write a single `?`")
@@ -185,7 +196,7 @@ class Parser:
         if self.is_at("("):
             self.take()
             return TupleOf(self._types(depth))
-        word = self.name("a type", "an argument is a type and a name: Tensor self")
+        word = self.name("a type", _RESULT_REMEDY if self.in_results else _ARGUMENT_REMEDY)
         if word.text == "__torch__":
             path = word.text
             while self.accept("."):
@@ -223,6 +234,12 @@ class Parser:
             if size > _MAX_SIZE:
                 self.fault(token, f"the size of a list is at most {_MAX_SIZE}", "write int[]")
                 raise _Abort
+        elif self.token.kind == "name":
+            word = self.token.text
+            raise self.fail(
+                f"the size of a list is a number, but found {_describe(self.token)}",
+                f"a list of {word} is {word}[], and what may be None is {word}?",
+            )
         self.expect("]", "after the list's size", "write int[2] or int[]")
         return size
 
@@ -265,7 +282,7 @@ class Parser:
     def literal(self, depth: int = 0) -> Literal_:
         """Read what stands behind `=`, whatever the type."""
         if depth > MAX_DEPTH:
-            raise self.fail("the default is nested too deeply")
+            raise self.too_deep("default")
         if self.accept("["):
             items: list[Literal_] = []
             if self.accept("]"):
@@ -274,7 +291,7 @@ class Parser:
                 items.append(self.literal(depth + 1))
                 if self.accept("]"):
                     return items
-                self.expect(",", "or `]` in the list")
+                self.expect(",", "or `]` in the list", "write a list as [1, 2]")
         if self.token.kind == "string":
             return unescape(self.take().text)
         if self.token.kind == "name":
@@ -329,7 +346,7 @@ class Parser:
         type_text = self.text[slice(*type_span)]
         name = self.name(
             f"the argument's name after {type_text}",
-            "an argument is a type and a name: Tensor self",
+            _ARGUMENT_REMEDY,
         )
         name_span = (name.start, name.end)
         default: Default = None
@@ -373,12 +390,16 @@ class Parser:
         returns: tuple[Return, ...] = ()
         varret = False
         try:
-            self.expect(
-                "->", "and the results", "write `-> Tensor`, or `-> ()` where nothing is returned"
-            )
+            if self.hopeless or self.open_arguments:
+                raise _Abort
+            self.expect("->", "and the results", _RESULT_REMEDY)
+            self.in_results = True
             returns, varret = self._returns()
             if self.token.kind != "end":
-                raise self.fail(f"{_describe(self.token)} stands behind the end of the schema")
+                raise self.fail(
+                    f"{_describe(self.token)} stands behind the end of the schema",
+                    "several results stand in parentheses: -> (Tensor, Tensor)",
+                )
         except _Abort:
             pass
         namespace, name, overload = names
@@ -421,6 +442,7 @@ class Parser:
         if self.accept(")"):
             return (), False
         while True:
+            start = self.at
             try:
                 if self.is_at("*"):
                     if star is not None:
@@ -436,7 +458,7 @@ class Parser:
                     self.take()
                     if self.accept(")"):
                         return tuple(parameters), True
-                    raise self.fail("`...` must be the last of the arguments")
+                    raise self.fail("`...` must be the last of the arguments", "move it to the end")
                 else:
                     parameters.append(self.parameter(kwarg_only=star is not None))
                 if self.accept(")"):
@@ -444,9 +466,15 @@ class Parser:
                 if self.is_at("->") or self.token.kind == "end":
                     self._unclosed(opening)
                     return tuple(parameters), False
-                self.expect(",", "or `)` after an argument")
+                self.expect(
+                    ",",
+                    "or `)` after an argument",
+                    "arguments stand apart by commas: (int a, int b)",
+                )
+                if self.is_at(")"):
+                    raise self.fail("no argument stands behind the comma", "take the comma out")
             except _Abort:
-                if not self._skip_argument():
+                if self.hopeless or not self._skip_argument(start):
                     self._unclosed(opening)
                     return tuple(parameters), False
                 if self.accept(")"):
@@ -454,14 +482,22 @@ class Parser:
                 self.take()
 
     def _unclosed(self, opening: Token) -> None:
-        # When the text breaks off, what it breaks off at was noted already.
-        last = self.faults[-1] if self.faults else None
-        if last is None or last.start < self.token.start or self.token.text == "->":
+        if not self.hopeless:
             self.fault(opening, "the `(` of the arguments is never closed", "close it with `)`")
+        self.open_arguments = self.token.kind == "end"
 
-    def _skip_argument(self) -> bool:
-        """Go to the `,` or `)` that ends the argument; False if there is none."""
-        depth = 0
+    def _skip_argument(self, start: int) -> bool:
+        """Go to the `,` or `)` that ends the argument begun at `start`; False if there is none."""
+        at = self.at
+        read = [token.text for token in self.tokens[start:at] if token.kind == "punct"]
+        opened = sum(text in ("(", "[") for text in read) - sum(text in (")", "]") for text in read)
+        if self._skip_to_end(opened):
+            return True
+        # What was opened in the argument is never closed: take it for closed here.
+        self.at = at
+        return self._skip_to_end(0)
+
+    def _skip_to_end(self, depth: int) -> bool:
         while self.token.kind != "end":
             if depth <= 0 and self.is_at(",", ")"):
                 return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -52,6 +53,8 @@ TORCH_TYPES = frozenset(_TYPE_NAMES.split())
 
 _TAKEN = RESERVED_WORDS | frozenset(keyword.kwlist)
 
+_TYPE_EXAMPLES = ", ".join(_TYPE_NAMES.split()[:8]) + ", …"
+_TYPE_VARIABLE = re.compile(r"t(\d+|Val)?")
 _SCRIPT_TYPES = frozenset(
     ("AnyClassType", "AnyEnumType", "NoneType", "PyObject", "list", "tuple", "dict")
 )
@@ -74,16 +77,33 @@ class _Breach:
     always: bool = False
 
 
-def lint_schema(schema: Schema, text: SchemaText, *, imported: bool) -> list[Diagnostic]:
-    """Check the rules of a schema that was read from `text`."""
+def lint_schema(
+    schema: Schema, text: SchemaText, *, imported: bool, partial: bool = False
+) -> list[Diagnostic]:
+    """Check the rules of a schema that was read from `text`.
+
+    Of a schema that is only `partial`, because there are faults in its text, names and types are
+    checked.
+    """
     breaches = [
-        *_check_names(schema),
+        *_check_names(schema, text.text, imported=imported),
         *_check_types(schema, imported=imported),
+    ]
+    if not partial:
+        breaches += _check_rules(schema)
+    return _place(breaches, text, imported=imported)
+
+
+def _check_rules(schema: Schema) -> list[_Breach]:
+    return [
         *_check_order(schema),
         *_check_writing(schema),
         *_check_defaults(schema),
         *_check_results(schema),
     ]
+
+
+def _place(breaches: list[_Breach], text: SchemaText, *, imported: bool) -> list[Diagnostic]:
     if not breaches:
         return []
     spans = _spans(text.text)
@@ -117,7 +137,10 @@ def _is_dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def _check_names(schema: Schema) -> Iterator[_Breach]:
+def _check_names(schema: Schema, text: str, *, imported: bool) -> Iterator[_Breach]:
+    if not imported and "::" in text:
+        for message, remedy in lint_namespaces([schema.namespace]).values():
+            yield _Breach("namespace", message, remedy)
     for part, name in (("name", schema.name), ("overload", schema.overload)):
         if name in RESERVED_WORDS:
             what = "an operator" if part == "name" else "an overload"
@@ -207,21 +230,20 @@ def _facts(type_: Type) -> _TypeFacts:
 
 
 def _check_types(schema: Schema, *, imported: bool) -> Iterator[_Breach]:
-    for part, placed in (("type", schema.parameters), ("return", schema.returns)):
-        for index, item in enumerate(placed):
-            for name in _facts(item.type).unknown:
-                # TorchScript's type variables are all of the form t, t1, tVal.
-                if imported and (name in _SCRIPT_TYPES or name[0] == "t"):
+    for part, types in (
+        ("type", [parameter.type for parameter in schema.parameters]),
+        ("return", [result.type for result in schema.returns]),
+    ):
+        for index, type_ in enumerate(types):
+            for name in _facts(type_).unknown:
+                if imported and (name in _SCRIPT_TYPES or _TYPE_VARIABLE.fullmatch(name)):
                     continue
-                near = near_matches(name, TORCH_TYPES)
-                example = "torch has " + ", ".join(_TYPE_NAMES.split()[:8]) + ", …"
-                yield _Breach(
-                    part,
-                    f"unknown type {name}",
-                    f"did you mean {near[0]}?" if near else example,
-                    index,
-                    always=True,
-                )
+                message, remedy = f"unknown type {name}", "torch has " + _TYPE_EXAMPLES
+                if near := near_matches(name, TORCH_TYPES):
+                    remedy = f"did you mean {near[0]}?"
+                elif _TYPE_VARIABLE.fullmatch(name):
+                    message = f"{name} is a type variable, which only TorchScript has"
+                yield _Breach(part, message, remedy, index, always=True)
 
 
 def _check_order(schema: Schema) -> Iterator[_Breach]:
@@ -277,6 +299,8 @@ def _check_writing(schema: Schema) -> Iterator[_Breach]:
 
 def _marked(parameter: Parameter) -> str:
     text = str(parameter.type)
+    if base_name(parameter.type) != "Tensor":
+        return "Tensor(a!) self"
     return f"{text.replace('Tensor', 'Tensor(a!)', 1)} {parameter.name}"
 
 

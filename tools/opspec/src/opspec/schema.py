@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from opspec.diagnostics import Diagnostic, SchemaError
-from opspec.grammar import Parser
+from opspec.grammar import ParsedSchema, Parser
 from opspec.model import NOWHERE, Default, Location, Parameter, Return, Schema, Type
 from opspec.tokens import STRING
 
@@ -145,18 +145,26 @@ def _careful(
 
     parser = Parser(text)
     found = parser.schema()
-    if parser.faults or found is None:
+    schema = None if found is None else _as_schema(found, namespace, place)
+    if schema is None or parser.faults:
         raise SchemaError(
-            Diagnostic(
-                place(fault.start),
-                "error",
-                fault.message,
-                fault.remedy,
-                fault.end - fault.start,
-                text if location is None and locate is None and "\n" not in text else None,
-            )
-            for fault in sorted(parser.faults, key=lambda fault: fault.start)
+            (
+                Diagnostic(
+                    place(fault.start),
+                    "error",
+                    fault.message,
+                    fault.remedy,
+                    fault.end - fault.start,
+                    text if location is None and locate is None and "\n" not in text else None,
+                )
+                for fault in sorted(parser.faults, key=lambda fault: fault.start)
+            ),
+            schema,
         )
+    return schema
+
+
+def _as_schema(found: ParsedSchema, namespace: str, place: Callable[[int], Location]) -> Schema:
     parameters = tuple(
         Parameter(
             parameter.name,

@@ -90,15 +90,13 @@ def load(
             _read_file(file, loading)
         _apply_overlays(loading)
     operators = sorted(loading.operators.values(), key=_order)
-    loading.diagnostics += _check_names(files, operators, loading)
+    loading.diagnostics += _check_names(files, loading)
     namespaces = sorted({operator.schema.namespace for operator in operators})
     tree = SpecTree(tuple(operators), tuple(namespaces), loading.torch_version)
     return tree, sorted(loading.diagnostics, key=Diagnostic.sort_key)
 
 
-def _check_names(
-    files: Iterable[SpecFile], operators: Iterable[Operator], loading: _Loading
-) -> Iterator[Diagnostic]:
+def _check_names(files: Iterable[SpecFile], loading: _Loading) -> Iterator[Diagnostic]:
     """Check the names that become modules of generated code: each is reported once."""
     reported: set[str] = set()
     for file in files:
@@ -108,13 +106,6 @@ def _check_names(
             if file.namespace not in loading.imported and name not in reported:
                 reported.add(name)
                 yield Diagnostic(Location(file.path, 1, 1), "error", message, remedy)
-    for operator in operators:
-        namespace = operator.schema.namespace
-        if operator.imported or namespace in reported:
-            continue
-        for message, remedy in lint_namespaces([namespace]).values():
-            reported.add(namespace)
-            yield Diagnostic(operator.location, "error", message, remedy, len(namespace))
 
 
 def _order(operator: Operator) -> tuple[str, str, str, str]:
@@ -228,6 +219,7 @@ def _read_operator(entry: Entry, file: SpecFile, source: Source, loading: _Loadi
                 )
             )
         return
+    scripted = file.namespace == SCRIPTED_FOLDER and file.root is not None
     text = SchemaText(cast(str, func.content), func.location, func.locate, source)
     try:
         schema = parse_schema(
@@ -235,9 +227,11 @@ def _read_operator(entry: Entry, file: SpecFile, source: Source, loading: _Loadi
         )
     except SchemaError as error:
         loading.diagnostics += (text.complete(fault) for fault in error.diagnostics)
+        if error.partial is not None:
+            imported = scripted or error.partial.namespace in loading.imported
+            loading.diagnostics += lint_schema(error.partial, text, imported=imported, partial=True)
         return
-    scripted = file.namespace == SCRIPTED_FOLDER and file.root is not None
-    imported = schema.namespace in loading.imported or scripted
+    imported = scripted or schema.namespace in loading.imported
     loading.diagnostics += lint_schema(schema, text, imported=imported)
     name = schema.qualified_name
     earlier = loading.operators.get(name)
