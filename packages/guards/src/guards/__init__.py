@@ -6,10 +6,12 @@ running trace need.
 """
 
 from guards._builder import GuardBuilder
+from guards._cache import CacheStats, GuardedCache
 from guards._checks import Check
 from guards._compile import CheckFunction, compile_guards
 from guards._compile_id import CompileId, TraceId
 from guards._errors import (
+    CacheLimitError,
     CompileIdError,
     DuplicateSourceError,
     ExportInfoError,
@@ -17,8 +19,10 @@ from guards._errors import (
     GuardError,
     MissingValueError,
     NoContextError,
+    SavedGuardsError,
     SnapshotError,
     UnknownAttributeError,
+    UnknownOperatorError,
     UnsupportedGuardError,
 )
 from guards._explanation import Explanation
@@ -34,6 +38,8 @@ from guards._guard import (
     StorageOverlap,
 )
 from guards._guards_set import GuardsSet
+from guards._op_facts import OpFacts, facts
+from guards._saving import dumps, loads, saveable, verify
 from guards._snapshots import (
     Checkpointable,
     GlobalContext,
@@ -67,6 +73,8 @@ from guards._version import __version__
 
 __all__ = [
     "AttrSource",
+    "CacheLimitError",
+    "CacheStats",
     "CellContentsSource",
     "ChainedSource",
     "ChainedValueSource",
@@ -95,6 +103,7 @@ __all__ = [
     "GuardEnvExpr",
     "GuardError",
     "GuardSource",
+    "GuardedCache",
     "GuardsCheckpointState",
     "GuardsContext",
     "GuardsSet",
@@ -107,8 +116,10 @@ __all__ = [
     "ModuleContext",
     "ModuleContextCheckpointState",
     "NoContextError",
+    "OpFacts",
     "ParamBufferSource",
     "SLoc",
+    "SavedGuardsError",
     "ShapeGuard",
     "SnapshotError",
     "Source",
@@ -118,6 +129,7 @@ __all__ = [
     "TracingContext",
     "TypeSource",
     "UnknownAttributeError",
+    "UnknownOperatorError",
     "UnsupportedGuardError",
     "ValueSource",
     "__version__",
@@ -125,9 +137,14 @@ __all__ = [
     "compile_context",
     "compile_guards",
     "detect_fake_mode",
+    "dumps",
+    "facts",
     "guard_source_of",
+    "loads",
     "name_of",
     "register_duplicate_input",
     "register_fsdp_guard_skip",
+    "saveable",
     "tracing",
+    "verify",
 ]

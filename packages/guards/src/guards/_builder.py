@@ -202,9 +202,8 @@ class GuardBuilder(GuardBuilderBase):
         if check.sources:
             self.lookup_or_raise(check.sources[0])
         if not holds_now(check, self):
-            raise UnsupportedGuardError(
-                f"NOT_PRESENT on {guard.name}: it is {check.actual([self.lookup(s) for s in check.sources])}"
-            )
+            found = check.actual([self.lookup(s) for s in check.sources])
+            raise UnsupportedGuardError(f"NOT_PRESENT on {guard.name}: it is {found}")
         self.add(guard, check)
 
     def lookup_or_raise(self, source: ValueSource) -> Any:
@@ -244,7 +243,7 @@ class GuardBuilder(GuardBuilderBase):
         dynamic_sizes: Iterable[int] | bool = (),
         dynamic_strides: Iterable[int] | bool = (),
     ) -> None:
-        """Guard on what a tensor is like: class, dispatch keys, dtype, device, requires_grad, shape.
+        """Guard on a tensor's class, dispatch keys, dtype, device, requires_grad, sizes, strides.
 
         ``dynamic_sizes`` and ``dynamic_strides`` name dimensions whose size or stride may change;
         True leaves all of them open.

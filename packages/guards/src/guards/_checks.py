@@ -101,6 +101,16 @@ def spell_found(value: Any) -> str:
     return spell(value)
 
 
+def wants(holds: bool, check: str, wanted: str, got: object) -> None:
+    """Refuse what a check cannot be made from; saved guards come from anywhere.
+
+    Raises:
+        UnsupportedGuardError: ``holds`` is False.
+    """
+    if not holds:
+        raise UnsupportedGuardError(f"{check} takes {wanted}, got {spell(got, 60)}")
+
+
 class OneSourceCheck(Check):
     def __init__(self, source: ValueSource) -> None:
         self.sources = (source,)
@@ -119,6 +129,7 @@ class TypeCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, cls: type | str) -> None:
         super().__init__(source)
+        wants(isinstance(cls, (str, type)), self.code, "a class or its name", cls)
         self.name = cls if isinstance(cls, str) else importable_name(cls)
         known = find_class(cls) if isinstance(cls, str) else cls
         self._static = known if known is not None and not is_heap_type(known) else None
@@ -132,7 +143,7 @@ class TypeCheck(OneSourceCheck):
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         cls = self.cls()
         if cls is not None:
-            return emitter.is_type(names[0], cls)
+            return emitter.is_type(names[0], cls, vital=True)
         if not self.saved:
             return "False"
         named = emitter.constant(importable_name, "class_name")
@@ -205,7 +216,7 @@ class IdentityCheck(OneSourceCheck):
         if value is None:
             return "False"
         hint = getattr(type(value), "__name__", "object")
-        return f"id({names[0]}) == {emitter.identity(value, hint)}"
+        return f"id({names[0]}) == {emitter.identity(value, hint, vital=True)}"
 
     def expected(self) -> str:
         if not self._singleton and not self._static and self._value() is None:
@@ -386,6 +397,7 @@ class PresentCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, attr: str | None = None) -> None:
         super().__init__(source)
+        wants(attr is None or type(attr) is str, self.code, "the name of an attribute", attr)
         self.attr = attr
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
@@ -427,6 +439,8 @@ class AbsentCheck(OneSourceCheck):
     def __init__(self, source: ValueSource, attr: str | None = None, **key: Any) -> None:
         from guards._value_sources import ChainedValueSource
 
+        wants(attr is None or type(attr) is str, self.code, "the name of an attribute", attr)
+        wants(not set(key) - {"key"}, self.code, "attr or key", sorted(key))
         self._itself = attr is None and not key
         base = source.base if self._itself and isinstance(source, ChainedValueSource) else source
         self._rooted = self._itself and base is source
@@ -483,6 +497,9 @@ class RangeCheck(OneSourceCheck):
         self, source: ValueSource, kind: str, low: float | None = None, high: float | None = None
     ) -> None:
         super().__init__(source)
+        wants(kind in ("int", "float"), self.code, "'int' or 'float'", kind)
+        for bound in (low, high):
+            wants(bound is None or type(bound) in (int, float), self.code, "numbers", bound)
         self.kind, self.low, self.high = kind, low, high
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from guards._checks import OneSourceCheck, spell_found
+from guards._checks import OneSourceCheck, spell_found, wants
 from guards._constants import spell
 from guards._emit import Emitter
 
@@ -29,6 +29,8 @@ class CodeCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, described: str, digest: str) -> None:
         super().__init__(source)
+        wants(type(described) is str, self.code, "a name", described)
+        wants(type(digest) is str, self.code, "a digest", digest)
         self.described, self.digest = described, digest
         self._example: Any = None
 

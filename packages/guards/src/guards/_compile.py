@@ -10,7 +10,7 @@ from guards import _torch_private as private
 from guards._builder import GuardBuilder
 from guards._checks import Check, TypeCheck
 from guards._constants import type_name
-from guards._emit import Emitter, is_heap_type
+from guards._emit import Death, Emitter, is_heap_type
 from guards._explanation import Explanation, explain_failure
 from guards._fetch import Absent
 from guards._guard import Guard
@@ -61,6 +61,12 @@ class CheckFunction(functools.partial[bool]):
             )
         first = failures[0]
         return first if not all else _with_failures(first, tuple(failures))
+
+    @property
+    def death(self) -> Death:
+        """Tell when an object died without which the guards can never hold again."""
+        emitter: Emitter = self.__dict__["_emitter"]
+        return emitter.death
 
     @property
     def _globals(self) -> Scope:

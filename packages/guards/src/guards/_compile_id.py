@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple, overload
 
 from guards._errors import CompileIdError
 
 __all__ = ["CompileId", "TraceId"]
-
-# ASCII digits only and no leading zeros: every text that parses is the text of exactly one id.
-_NUMBER = "0|[1-9][0-9]*"
-_TEXT = re.compile(
-    rf"(?:!(?P<autograd>{_NUMBER})(?:/(?P<ca_frame>{_NUMBER})/(?P<ca_compile>{_NUMBER}))?"
-    rf"|(?P<frame>{_NUMBER})/(?P<compile>{_NUMBER}))"
-)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,14 +36,12 @@ class CompileId:
     compiled_autograd_id: int | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__slots__:
+            value = getattr(self, name)
             if value is not None and (
                 not isinstance(value, int) or isinstance(value, bool) or value < 0
             ):
-                raise CompileIdError(
-                    f"{field.name} must be None or an int of at least 0, got {value!r}"
-                )
+                raise CompileIdError(f"{name} must be None or an int of at least 0, got {value!r}")
         if (self.frame_id is None) != (self.frame_compile_id is None) or (
             self.frame_id is None and self.compiled_autograd_id is None
         ):
@@ -88,22 +78,32 @@ class CompileId:
         """
         if compile_id is None:
             return None
-        match = _TEXT.fullmatch(compile_id) if isinstance(compile_id, str) else None
-        if match is None:
-            raise CompileIdError(f"Invalid compile_id {_quoted(compile_id)}")
         try:
-            numbers = {k: int(v) for k, v in match.groupdict().items() if v is not None}
-        except ValueError as error:  # more digits than Python converts
-            raise CompileIdError(f"Invalid compile_id {_quoted(compile_id)}") from error
-        return cls(
-            frame_id=numbers.get("frame", numbers.get("ca_frame")),
-            frame_compile_id=numbers.get("compile", numbers.get("ca_compile")),
-            compiled_autograd_id=numbers.get("autograd"),
-        )
+            autograd, frame = _parts(compile_id)
+        except ValueError as error:
+            raise CompileIdError(f"Invalid compile_id '{compile_id}'") from error
+        return cls(frame_id=frame[0], frame_compile_id=frame[1], compiled_autograd_id=autograd)
 
 
-def _quoted(text: object) -> str:
-    return f"'{text}'"
+def _parts(text: str) -> tuple[int | None, tuple[int, int] | tuple[None, None]]:
+    """Split into the autograd id and the two numbers of the frame; ValueError for other text."""
+    if not isinstance(text, str):
+        raise ValueError("not a text")
+    autograd = None
+    if text.startswith("!"):
+        first, slash, text = text[1:].partition("/")
+        autograd = _number(first)
+        if not slash:
+            return autograd, (None, None)
+    frame, compile = text.split("/")
+    return autograd, (_number(frame), _number(compile))
+
+
+def _number(digits: str) -> int:
+    number = int(digits)
+    if str(number) != digits or number < 0:  # what int() takes besides: blanks, signs, zeros, …
+        raise ValueError(f"{digits!r} is not how a number is written here")
+    return number
 
 
 class TraceId(NamedTuple):

@@ -91,12 +91,16 @@ def same_constant(a: object, b: object) -> bool:
 
 
 def spell(value: object, limit: int = 120) -> str:
-    """Write a value as a user would write it: no addresses, no code of foreign classes, no novel."""
+    """Write a value as a user would: no addresses, no code of foreign classes, no novel."""
     text = _spell(value, 3)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-_OPEN_CLOSE = {list: "[]", tuple: "()", set: "{}"}
+_OPEN_CLOSE: dict[Any, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+}
 
 
 def _spell(value: Any, depth: int) -> str:

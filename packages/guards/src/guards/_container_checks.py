@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from guards import _fetch
-from guards._checks import OneSourceCheck, snapshot, spell_found, weakly
+from guards._checks import OneSourceCheck, snapshot, spell_found, wants, weakly
 from guards._constants import constant_key, is_constant, same_constant, spell
 from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
@@ -25,6 +25,7 @@ class LengthCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, length: int, cls: type | None = None) -> None:
         super().__init__(source)
+        wants(type(length) is int and length >= 0, self.code, "a length", length)
         self.length = length
         self._cls = cls
 
@@ -52,7 +53,8 @@ class LengthCheck(OneSourceCheck):
 class KeysCheck(OneSourceCheck):
     """A dict has exactly these keys, in this order unless ``ordered`` is False.
 
-    With ``plain`` it must be a dict itself and no subclass. Keys that are no constants are compared by identity, and held weakly.
+    With ``plain`` it must be a dict itself and no subclass. Keys that are no constants are
+    compared by identity, and held weakly.
     """
 
     code = "DICT_KEYS_MATCH"
@@ -61,6 +63,7 @@ class KeysCheck(OneSourceCheck):
         self, source: ValueSource, keys: Sequence[Any], ordered: bool = True, plain: bool = True
     ) -> None:
         super().__init__(source)
+        wants(type(keys) is list, self.code, "a list of keys", keys)
         self.ordered, self.plain = ordered, plain
         self.keys = [snapshot(k) if is_constant(k) else weakly(source, k) for k in keys]
         self._constant = [is_constant(k) for k in keys]

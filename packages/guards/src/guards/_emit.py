@@ -33,6 +33,27 @@ def _present(value: Any) -> Any:
     return value
 
 
+class Death:
+    """Tell whether, and when, something died without which the guards can never hold again."""
+
+    def __init__(self) -> None:
+        self.happened = False
+        self._listeners: list[Callable[[], None]] = []
+
+    def happen(self) -> None:
+        """Tell all who asked; called from wherever the object died, so they must not wait."""
+        self.happened = True
+        while self._listeners:
+            self._listeners.pop()()
+
+    def tell(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` when it happens, or now where it has happened."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+        if self.happened:
+            self.happen()
+
+
 class Emitter:
     """Collect what one generated function refers to, under readable names.
 
@@ -48,6 +69,8 @@ class Emitter:
         self._types: dict[str, type] = {}
         self._serial: dict[str, int] = {}
         self._statements: list[str] = []
+        self._vital: set[int] = set()
+        self.death = Death()
 
     def _free_name(self, hint: str) -> str:
         hint = "".join(c if c.isalnum() else "_" for c in hint) or "constant"
@@ -66,33 +89,40 @@ class Emitter:
         self._names[id(value)] = (name, value)
         return name
 
-    def identity(self, value: object, hint: str) -> str:
+    def identity(self, value: object, hint: str, *, vital: bool = False) -> str:
         """Name the ``id`` of a value that is held weakly; when it dies, no ``id`` equals it.
+
+        ``vital`` says that once it is dead, the whole check can never hold again.
 
         Raises:
             TypeError: the value takes no weak reference.
         """
+        if vital:
+            self._vital.add(id(value))
         known = self._weak_names.get(id(value))
         if known is not None:
             return known
         name = self._free_name(f"id_of_{hint}")
         namespace = self.namespace
 
-        weak_names, identity = self._weak_names, id(value)
+        weak_names, vital_ones, identity = self._weak_names, self._vital, id(value)
+        death = self.death
 
         def died(_: object) -> None:
             namespace[name] = -1
             weak_names.pop(identity, None)
+            if identity in vital_ones:
+                death.happen()
 
         self._weakrefs.append(weakref.ref(value, died))
         namespace[name] = identity
         weak_names[identity] = name
         return name
 
-    def is_type(self, variable: str, cls: type) -> str:
-        """Write the test that a variable's class is exactly ``cls``."""
+    def is_type(self, variable: str, cls: type, *, vital: bool = False) -> str:
+        """Write the test that a variable's class is exactly ``cls``; for ``vital`` see identity."""
         if is_heap_type(cls):
-            return f"id(type({variable})) == {self.identity(cls, cls.__name__)}"
+            return f"id(type({variable})) == {self.identity(cls, cls.__name__, vital=vital)}"
         return f"type({variable}) is {self.constant(cls, f'type_{cls.__name__}')}"
 
     def prove_type(self, variable: str, cls: type) -> None:

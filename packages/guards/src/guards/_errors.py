@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 __all__ = [
+    "CacheLimitError",
     "CompileIdError",
     "DuplicateSourceError",
     "ExportInfoError",
@@ -12,8 +13,10 @@ __all__ = [
     "GuardError",
     "MissingValueError",
     "NoContextError",
+    "SavedGuardsError",
     "SnapshotError",
     "UnknownAttributeError",
+    "UnknownOperatorError",
     "UnsupportedGuardError",
 ]
 
@@ -116,3 +119,23 @@ class MissingValueError(GuardError, LookupError):
 
 class UnsupportedGuardError(GuardError, ValueError):
     """A guard that cannot be made, or cannot be saved."""
+
+
+class CacheLimitError(GuardError, RuntimeError):
+    """A guarded cache is full and was told to say so.
+
+    Attributes:
+        limit: the number of entries it takes.
+    """
+
+    def __init__(self, message: str, limit: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class SavedGuardsError(GuardError, ValueError):
+    """A text that is no set of saved guards, or one that this version cannot read."""
+
+
+class UnknownOperatorError(GuardError, LookupError):
+    """No operator of that name, or a name that several overloads share."""

@@ -154,10 +154,10 @@ def _from_fixed_place(place: Any, obj: object) -> Any:
     """Read a slot, or an attribute that C code computes for a class of C."""
     if not isinstance(place, _FIXED_PLACE):
         return REFUSED
-    if isinstance(obj, torch.Tensor) and isinstance(place, types.GetSetDescriptorType):
-        # Tensor's own would hand the question to __torch_function__ of a subclass.
-        if type(obj) not in (torch.Tensor, torch.nn.Parameter):
-            return REFUSED
+    # Tensor's own would hand the question to __torch_function__ of a subclass.
+    of_tensor = isinstance(obj, torch.Tensor) and isinstance(place, types.GetSetDescriptorType)
+    if of_tensor and type(obj) not in (torch.Tensor, torch.nn.Parameter):
+        return REFUSED
     try:
         return place.__get__(obj, type(obj))
     except Exception:
@@ -228,10 +228,19 @@ def _submodule(container: torch.nn.Module, key: object) -> Any:
     return dict.__getitem__(modules, names[key])
 
 
-_PLAIN_LEN = tuple(
-    cls.__len__
-    for cls in (dict, list, tuple, set, frozenset, str, bytes, bytearray, range, collections.deque)
-) + (types.MappingProxyType.__len__,)
+_PLAIN_LEN: tuple[Any, ...] = (
+    dict.__len__,
+    list.__len__,
+    tuple.__len__,
+    set.__len__,
+    frozenset.__len__,
+    str.__len__,
+    bytes.__len__,
+    bytearray.__len__,
+    range.__len__,
+    collections.deque.__len__,
+    types.MappingProxyType.__len__,
+)
 PLAIN_DICT_ITER = (dict.__iter__, collections.OrderedDict.__iter__, types.MappingProxyType.__iter__)
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.utils._device
 
 from guards import _torch_private as private
-from guards._checks import Check
+from guards._checks import Check, wants
 from guards._constants import spell
 from guards._emit import Emitter
 
@@ -52,10 +52,30 @@ def read_state(code: str) -> Any:
     return _READERS[code][1]()
 
 
+def _fits(code: str, value: Any) -> bool:
+    if code == "GRAD_MODE":
+        return type(value) is bool
+    if code == "DEFAULT_DTYPE":
+        return type(value) is torch.dtype
+    if code == "DEFAULT_DEVICE":
+        return value is None or type(value) is torch.device
+    if type(value) is not dict:
+        return False
+    if code == "DETERMINISTIC_ALGORITHMS":
+        return set(value) == {"enabled", "warn_only"} and set(map(type, value.values())) == {bool}
+    return all(
+        type(v) is (bool if k == "cache" else torch.dtype) and type(k) is str
+        for k, v in value.items()
+    )
+
+
 class StateCheck(Check):
     """A part of torch's state is as it was."""
 
     def __init__(self, code: str, value: Any) -> None:
+        known = code in _READERS
+        wants(known, "a guard on torch's state", f"one of {', '.join(_READERS)}", code)
+        wants(_fits(code, value), code, "what torch's state can be", value)
         self.code = code  # type: ignore[misc]
         self.value = value
         self._title, self._read = _READERS[code]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from guards import _torch_private as private
-from guards._checks import Check, OneSourceCheck, find_class, importable_name, spell_found
+from guards._checks import Check, OneSourceCheck, find_class, importable_name, spell_found, wants
 from guards._constants import type_name
 from guards._emit import Emitter, is_heap_type
 from guards._errors import UnsupportedGuardError
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from guards._value_sources import ValueSource
 
 __all__ = ["OverlapCheck", "RelationCheck", "SameObjectCheck", "TensorCheck"]
-
-Dims = "list[int | None] | None"
 
 
 class TensorCheck(OneSourceCheck):
@@ -86,6 +84,14 @@ class TensorCheck(OneSourceCheck):
     @classmethod
     def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
         example = {k: v for k, v in state.items() if k not in ("sizes", "strides")}
+        for dims in (state.get("sizes"), state.get("strides")):
+            fits = dims is None or (
+                type(dims) is list
+                and len(dims) == state.get("ndim")
+                and all(d is None or (type(d) is int and 0 <= d < 2**63) for d in dims)
+            )
+            wants(fits, cls.code, "a size or None for each dimension", dims)
+        wants(example.get("ndim") in range(65), cls.code, "at most 64 dims", example.get("ndim"))
         try:
             tensor = _make_example(**example)
         except Exception as error:  # the device or the class is not to be had in this process
@@ -229,6 +235,7 @@ class OverlapCheck(Check):
         self, overlapping: Iterable[ValueSource], non_overlapping: Iterable[ValueSource]
     ) -> None:
         first, rest = tuple(overlapping), tuple(non_overlapping)
+        wants(bool(rest), self.code, "tensors that do not overlap", "none")
         self.sources = (*first, *rest)
         self.free = len(first)
 
@@ -264,6 +271,7 @@ class OverlapCheck(Check):
     @classmethod
     def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
         free = state["free"]
+        wants(free in range(len(sources)), cls.code, "a number of free tensors", free)
         return cls(sources[:free], sources[free:])
 
 
@@ -277,6 +285,7 @@ class RelationCheck(Check):
     code = "SHAPE_RELATION"
 
     def __init__(self, relation: str, symbols: Mapping[str, ValueSource]) -> None:
+        wants(type(relation) is str, self.code, "a text", relation)
         self.relation = relation
         used = _read_relation(relation, symbols)
         self.symbols = {name: source for name, source in symbols.items() if name in used}

@@ -135,7 +135,7 @@ class ValueSource(Source):
         while mine is not other:
             if not isinstance(mine, ValueSource):
                 return mine == other
-            if type(mine) is not type(other) or mine._own() != cast(ValueSource, other)._own():
+            if type(mine) is not type(other) or mine._own() != other._own():
                 return False
             if not isinstance(mine, ChainedValueSource):
                 return True

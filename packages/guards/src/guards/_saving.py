@@ -1,0 +1,269 @@
+"""Guards as text: written in one process, read in another, there to accept and refuse the same.
+
+The text is JSON with a version. Reading it imports nothing and runs no code of anybody's.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar, cast
+
+from guards import _checks, _code_check, _container_checks, _state_checks, _tensor_checks
+from guards import _value_sources as value_sources
+from guards._builder import GuardBuilder
+from guards._checks import Check
+from guards._compile import CheckFunction, Scope, compile_guards
+from guards._constants import same_constant, spell
+from guards._errors import GuardError, SavedGuardsError, UnsupportedGuardError
+from guards._guard import Guard
+from guards._saved_constants import read_constant, write_constant
+from guards._value_sources import ChainedValueSource, ValueSource
+
+__all__ = ["dumps", "loads", "saveable", "verify"]
+
+FORMAT = "guards"
+VERSION = 1
+_MAX_LINKS = 10_000
+
+_SOURCES: dict[str, type[ValueSource]] = {}
+_CHECKS: dict[str, type[Check]] = {}
+
+T = TypeVar("T", bound="type[ValueSource] | type[Check]")
+
+
+def saveable(cls: T) -> T:
+    """Let a source or check class of your own take part in ``dumps`` and ``loads``.
+
+    Register it under its class name, in the writing and in the reading process. A source must be
+    a dataclass whose fields are constants; a check must have ``state`` and ``from_state``.
+    """
+    table: dict[str, Any] = _SOURCES if issubclass(cls, ValueSource) else _CHECKS
+    known = table.setdefault(cls.__name__, cls)
+    if known is not cls:
+        raise UnsupportedGuardError(f"another class is already saved as {cls.__name__}: {known!r}")
+    return cls
+
+
+for _module in (_checks, _container_checks, _code_check, _state_checks, _tensor_checks):
+    for _name in _module.__all__:
+        _found = getattr(_module, _name)
+        if isinstance(_found, type) and issubclass(_found, Check) and _found is not Check:
+            saveable(_found)
+for _name in value_sources.__all__:
+    if not _name.endswith("ValueSource"):
+        saveable(getattr(value_sources, _name))
+
+
+def dumps(guards: Iterable[Guard] | CheckFunction) -> str:
+    """Write guards that were compiled as text.
+
+    ``guards`` are those of a check function, or the function itself.
+
+    Raises:
+        UnsupportedGuardError: some guards cannot be saved; all of them are named.
+    """
+    if isinstance(guards, CheckFunction):
+        made: dict[Guard, list[Check]] = {}
+        for guard, check in guards.checks:
+            made.setdefault(guard, []).append(check)
+    else:
+        made = {guard: list(guard._checks) for guard in guards}
+    entries, refusals = [], []
+    for guard, checks in made.items():
+        try:
+            entries.append(_write_guard(guard, checks))
+        except UnsupportedGuardError as error:
+            refusals.append(str(error))
+    if refusals:
+        raise UnsupportedGuardError("\n".join(refusals))
+    document = {"format": FORMAT, "version": VERSION, "guards": entries}
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def _write_guard(guard: Guard, checks: list[Check]) -> dict[str, Any]:
+    if not checks:
+        raise UnsupportedGuardError(
+            f"{guard.create_fn_name()} on {guard.name} expects nothing yet: "
+            "compile it with compile_guards first"
+        )
+    entry: dict[str, Any] = {
+        "kind": guard.create_fn_name(),
+        "source": _write_source(guard.originating_source),
+        "checks": [_write_check(check) for check in checks],
+    }
+    if guard.user_stack:
+        frame = guard.user_stack[-1]
+        entry["user"] = [frame.filename, frame.lineno, frame.name, frame.line or ""]
+    return entry
+
+
+def _write_check(check: Check) -> dict[str, Any]:
+    name = type(check).__name__
+    if isinstance(check, _tensor_checks.ImpossibleCheck):
+        name = "TensorCheck"
+    elif _CHECKS.get(name) is not type(check):
+        raise UnsupportedGuardError(f"{name} cannot be saved: register it with guards.saveable")
+    state = {key: write_constant(value) for key, value in check.state().items()}
+    sources = [check.guarded] if isinstance(check, _checks.AbsentCheck) else check.sources
+    return {"check": name, "sources": [_write_source(s) for s in sources], "state": state}
+
+
+def _write_source(source: Any) -> list[Any]:
+    links: list[Any] = []
+    while True:
+        name = type(source).__name__
+        if _SOURCES.get(name) is not type(source):
+            raise UnsupportedGuardError(f"{name} cannot be saved: register it with guards.saveable")
+        own = {
+            f.name: write_constant(getattr(source, f.name))
+            for f in fields(source)
+            if f.name != "base" and not same_constant(getattr(source, f.name), f.default)
+        }
+        links.append([name, own])
+        if not isinstance(source, ChainedValueSource):
+            return links[::-1]
+        source = source.base
+
+
+class _Restore:
+    """A create function that gives a guard the checks it was saved with."""
+
+    def __init__(self, kind: str, checks: list[Check]) -> None:
+        self.__name__ = kind
+        self.checks = checks
+
+    def __call__(self, builder: GuardBuilder, guard: Guard) -> None:
+        for check in self.checks:
+            builder.add(guard, check)
+
+
+def loads(text: str) -> list[Guard]:
+    """Read guards from text; compile them with ``compile_guards``.
+
+    They expect what they were saved with, whatever the values are that they are compiled on.
+
+    Raises:
+        SavedGuardsError: the text is no set of saved guards, is damaged, or is of a newer
+            version.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError, TypeError) as error:
+        raise SavedGuardsError(f"this is no JSON text: {error}") from None
+    if type(document) is not dict or document.get("format") != FORMAT:
+        raise SavedGuardsError('this is no set of saved guards: "format" must be "guards"')
+    version = document.get("version")
+    if version != VERSION or type(version) is not int:
+        hint = "update guards to read it" if type(version) is int and version > VERSION else ""
+        raise SavedGuardsError(
+            f"saved guards of version {spell(version, 20)}; this package reads version {VERSION}"
+            + (f": {hint}" if hint else "")
+        )
+    entries = _need(document.get("guards"), list, '"guards"')
+    return [_read_guard(entry, f"guard {number}") for number, entry in enumerate(entries)]
+
+
+def _need(value: Any, cls: type, where: str) -> Any:
+    if type(value) is not cls:
+        wanted = {list: "a list", dict: "an object", str: "a string", int: "a number"}[cls]
+        raise SavedGuardsError(f"{where} must be {wanted}, got {spell(value, 60)}")
+    return value
+
+
+def _read_guard(entry: Any, where: str) -> Guard:
+    entry = _need(entry, dict, where)
+    kind = _need(entry.get("kind"), str, f'{where}: "kind"')
+    try:
+        source = _read_source(entry.get("source"), where)
+        checks = [
+            _read_check(check, where)
+            for check in _need(entry.get("checks"), list, f'{where}: "checks"')
+        ]
+    except SavedGuardsError as error:
+        prefix = "" if str(error).startswith(where) else f"{where} ({spell(kind, 40)}): "
+        raise SavedGuardsError(f"{prefix}{error}") from None
+    if not checks:
+        raise SavedGuardsError(f"{where}: it has no checks")
+    guard = Guard(source, _Restore(kind, checks))
+    guard._checks = tuple(checks)
+    if "user" in entry:
+        user = _need(entry["user"], list, f'{where}: "user"')
+        if [type(part) for part in user] != [str, int, str, str]:
+            raise SavedGuardsError(f'{where}: "user" must be file, line, function and text')
+        frame = traceback.FrameSummary(user[0], user[1], user[2], lookup_line=False, line=user[3])
+        guard.user_stack = traceback.StackSummary.from_list([frame])
+    return guard
+
+
+def _read_check(entry: Any, where: str) -> Check:
+    entry = _need(entry, dict, f"{where}: a check")
+    name = _need(entry.get("check"), str, f'{where}: "check"')
+    cls = _CHECKS.get(name)
+    if cls is None:
+        raise SavedGuardsError(f"{where}: no check is called {spell(name, 40)}")
+    sources = [
+        _read_source(source, where)
+        for source in _need(entry.get("sources"), list, f'{where}: "sources"')
+    ]
+    saved = _need(entry.get("state"), dict, f'{where}: "state"')
+    state = {key: read_constant(value) for key, value in saved.items()}
+    try:
+        return cls.from_state(sources, state)
+    except SavedGuardsError:
+        raise
+    except GuardError as error:
+        raise SavedGuardsError(f"{where}: {error}") from None
+    except Exception as error:
+        raise SavedGuardsError(
+            f"{where}: {name} cannot be made from {spell(state)}: {error}"
+        ) from None
+
+
+def _read_source(saved: Any, where: str) -> ValueSource:
+    links = _need(saved, list, f"{where}: a source")
+    if not 0 < len(links) <= _MAX_LINKS:
+        raise SavedGuardsError(f"{where}: a source has from 1 to {_MAX_LINKS} links")
+    source: ValueSource | None = None
+    for link in links:
+        if type(link) is not list or len(link) != 2:
+            raise SavedGuardsError(f"{where}: a link of a source is written {spell(link, 60)}")
+        name = _need(link[0], str, f"{where}: a link")
+        own: Mapping[str, Any] = _need(link[1], dict, f"{where}: a link")
+        cls = _SOURCES.get(name)
+        if cls is None or issubclass(cls, ChainedValueSource) != (source is not None):
+            raise SavedGuardsError(f"{where}: no link {spell(name, 40)} can stand here")
+        values = {key: read_constant(value) for key, value in own.items()}
+        try:
+            make: Any = cls
+            source = make(**values) if source is None else make(source, **values)
+            source.name()
+        except GuardError as error:
+            raise SavedGuardsError(f"{where}: {error}") from None
+        except Exception as error:
+            raise SavedGuardsError(
+                f"{where}: no {name} is made from {spell(values)}: {error}"
+            ) from None
+    return cast(ValueSource, source)
+
+
+def verify(text: str, L: Scope, G: Scope | None = None) -> list[str]:
+    """Read saved guards and compare them with the values that they were made from.
+
+    Returns a line for each guard that would be checked differently; empty is good.
+
+    Raises:
+        SavedGuardsError: the text cannot be read at all.
+    """
+    guards = loads(text)
+    differences: list[str] = []
+    if json.loads(dumps(guards)) != json.loads(text):
+        differences.append("the guards are written differently when they are saved again")
+    for guard in guards:
+        check = compile_guards([guard], L, G)
+        explanation = check.explain(L)
+        if explanation is not None:
+            differences.append(str(explanation))
+    return differences
