@@ -198,9 +198,7 @@ def excerpt_of_difference(change: Change, *, most: int = 8) -> list[str]:
     """Give the first lines of the difference between a file and what it should be."""
     if change.old is None or change.new is None:
         return []
-    lines = list(
-        difflib.unified_diff(_lines(change.old), _lines(change.new), "now", "should be", n=0)
-    )[2:]
+    lines = list(difflib.unified_diff(_lines(change.old), _lines(change.new), n=0, lineterm=""))[2:]
     rest = len(lines) - most
     return lines[:most] + ([f"… {rest} more lines"] if rest > 0 else [])
 

@@ -55,7 +55,10 @@ def render_namespace_index(families: Families, torch_version: str | None, source
 
 
 def render_namespace_types(
-    namespace: str, families: Families, scripted: Families, sources: str
+    namespace: str,
+    families: Mapping[str, Packets],
+    scripted: Mapping[str, Packets],
+    sources: str,
 ) -> str:
     """Render the type of `ops.<namespace>`: an attribute for each operator.
 
@@ -63,19 +66,19 @@ def render_namespace_types(
     knows.
     """
     names = {
-        operator.schema.name
-        for operators in (*families.values(), *scripted.values())
-        for operator in operators
+        base.rpartition(":")[2]
+        for packets in (*families.values(), *scripted.values())
+        for base in packets.packets
     }
     class_ = namespace_class(namespace, families)
     pool = NamePool({*names, "OpNamespace", class_})
     imports = []
     attributes: dict[str, str] = {}
     for package, group in ((namespace, families), ("torchscript", scripted)):
-        for family, operators in sorted(group.items()):
+        for family, packets in sorted(group.items()):
             wanted = []
             module = pool.claim(f"{family}_ops" if package == namespace else f"{package}_{family}")
-            for base, packet in Packets(operators).packets.items():
+            for base, packet in packets.packets.items():
                 owner, _, name = base.partition("::")
                 if owner == namespace and name not in attributes and attribute_ok(name):
                     attributes[name] = attribute(name, f"{module}.{packet}")

@@ -86,6 +86,8 @@ def docstring(paragraphs: Iterable[str], *, indent: str) -> str:
 
 
 def _docstring_line(line: str) -> str:
+    if line.isprintable() and "\\" not in line and '"' not in line:
+        return line
     line = line.replace("\t", "    ").replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     if line.endswith('"'):
         line = line[:-1] + '\\"'

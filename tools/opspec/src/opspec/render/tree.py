@@ -84,18 +84,22 @@ def render_tree(
     }
     script_only: set[str] = set()
     more: dict[str, list[tuple[str, str, str]]] = {}
-    for family, operators in sorted(by_script_family.items()):
-        script_only |= {operator.schema.base for operator in operators} - known
-        for base, members in Packets(operators).members.items():
+    script_packets = {
+        family: Packets(operators) for family, operators in sorted(by_script_family.items())
+    }
+    for family, packets in script_packets.items():
+        script_only |= packets.members.keys() - known
+        for base, members in packets.members.items():
             if base in known:
                 more.setdefault(base, []).extend((name, family, cls) for name, cls in members)
 
     for namespace, families in namespaces.items():
+        its_packets = {family: Packets(operators) for family, operators in families.items()}
         for family, operators in families.items():
             path = f"{namespace}/{family}"
             source = sources(namespace, family)
             put("dispatch_core", f"{path}.py", render_stubs(operators, source))
-            put("dispatch_core", f"{path}.pyi", render_typed(operators, source, more))
+            put("dispatch_core", f"{path}.pyi", render_typed(its_packets[family], source, more))
             put("subclass_utils", f"{path}.py", render_roles(operators, source))
             put("guards", f"{path}.py", render_facts(operators, source))
             advance()
@@ -104,14 +108,14 @@ def render_tree(
         for package in PACKAGES:
             put(package, f"{namespace}/__init__.py", render_package(source))
             put(package, f"{namespace}/_index.py", index)
-        types = render_namespace_types(namespace, families, by_script_family, source)
+        types = render_namespace_types(namespace, its_packets, script_packets, source)
         put("dispatch_core", f"{namespace}/__init__.pyi", types)
 
-    for family, operators in sorted(by_script_family.items()):
+    for family, packets in script_packets.items():
         source = sources(TORCHSCRIPT, family)
-        text = render_scripted(operators, script_only, source)
+        text = render_scripted(packets, script_only, source)
         put("dispatch_core", f"{TORCHSCRIPT}/{family}.pyi", text)
-    if by_script_family:
+    if script_packets:
         source = sources(TORCHSCRIPT, None)
         put("dispatch_core", f"{TORCHSCRIPT}/__init__.py", render_package(source))
 

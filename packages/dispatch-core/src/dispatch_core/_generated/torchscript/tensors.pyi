@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dispatch_core._generated._types import Number
 from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
@@ -462,7 +463,7 @@ class broadcast_shapes_packet(OpPacket):
 
 class copy__Tensor(Handle[Any]):
     """aten::copy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
-    def __call__(cls, /, self: Tensor, other: Tensor) -> Tensor: ...
+    def __call__(cls, /, self: Tensor, other: Tensor | Number) -> Tensor: ...
 
 class copy__float(Handle[Any]):
     """aten::copy_.float(Tensor(a!) self, float other) -> Tensor(a!)"""
@@ -654,7 +655,7 @@ class to_prim_Device(Handle[Any]):
     def __call__(
         cls,
         /,
-        self: Tensor,
+        self: Tensor | Number,
         device: torch.device | str | None,
         dtype: int | None = None,
         non_blocking: bool = False,
@@ -666,7 +667,7 @@ class to_prim_dtype(Handle[Any]):
     def __call__(
         cls,
         /,
-        self: Tensor,
+        self: Tensor | Number,
         dtype: int | None = None,
         non_blocking: bool = False,
         copy: bool = False,
@@ -677,7 +678,7 @@ class to_prim_other(Handle[Any]):
     def __call__(
         cls,
         /,
-        self: Tensor,
+        self: Tensor | Number,
         non_blocking: bool = False,
         copy: bool = False,
     ) -> Tensor: ...
