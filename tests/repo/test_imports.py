@@ -35,7 +35,7 @@ NEEDS = {
 ASKS_TORCH = {"importer.py", "registry.py", "diff.py"}
 # The runtime types that generated code may use, by package.
 RUNTIME = {
-    "dispatch_core": ["dispatch_core._stub", "dispatch_core._handle", "dispatch_core._types"],
+    "dispatch_core": ["dispatch_core._stub", "dispatch_core._handle", "dispatch_core._ops"],
     "subclass_utils": [],
     "guards": [],
 }
