@@ -114,7 +114,8 @@ def _folders(registry: Registry, specs: Path, namespaces: Sequence[str] | None) 
     """Give the folders of specs to write: namespaces, and that of TorchScript."""
     known = [*registry.namespaces, TORCHSCRIPT]
     if not namespaces:
-        return known
+        # A namespace that was imported once may be gone from torch as a whole.
+        return sorted({*known, *_pin(specs)[1]})
     for namespace in namespaces:
         if namespace not in known:
             near = near_matches(namespace, known)

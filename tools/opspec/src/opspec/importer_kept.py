@@ -83,6 +83,8 @@ def _end(lines: list[str], start: int, following: int) -> int:
     end = start + 1
     for number in range(start + 1, following):
         line = lines[number]
+        if line.startswith(("---", "...")):
+            break
         if line.strip() and (_indent(line) > margin or not _is_comment(line)):
             end = number + 1
     return end

@@ -61,8 +61,8 @@ def entries_of(registry: Registry, folders: Collection[str]) -> dict[_Place, lis
             entry = Entry(schema, operator.tags, operator.composite)
             places[namespace, family].append(entry)
     if TORCHSCRIPT in folders:
-        for schema, family in _torchscript(registry):
-            places[TORCHSCRIPT, family].append(Entry(schema))
+        for schema, tags, family in _torchscript(registry):
+            places[TORCHSCRIPT, family].append(Entry(schema, tags))
     return places
 
 
@@ -70,16 +70,17 @@ def entries_of(registry: Registry, folders: Collection[str]) -> dict[_Place, lis
 _ALIAS_SET = re.compile(r"(?<=\()[a-z](?:\|[a-z])+(?=[!) ])")
 
 
-def _torchscript(registry: Registry) -> Iterator[tuple[Schema, str]]:
-    groups: dict[str, list[Schema]] = defaultdict(list)
+def _torchscript(registry: Registry) -> Iterator[tuple[Schema, frozenset[str], str]]:
+    groups: dict[str, list[tuple[Schema, frozenset[str]]]] = defaultdict(list)
     for operator in registry.torchscript:
         if _is_function(operator):
             text = _ALIAS_SET.sub(lambda m: "|".join(sorted(m[0].split("|"))), operator.schema)
             schema = parse_schema(text)
-            groups[schema.base].append(schema)
-    for name, schemas in groups.items():
-        for schema in schemas:
-            yield schema, torchscript_family(name, schemas)
+            groups[schema.base].append((schema, operator.tags))
+    for name, group in groups.items():
+        family = torchscript_family(name, [schema for schema, _ in group])
+        for schema, tags in group:
+            yield schema, tags, family
 
 
 # A build for GPUs has more, some with types that are no schema's.
@@ -150,7 +151,9 @@ def plan(
         )
     pin = specs / PIN_FILE
     before |= {pin: pin.read_text(encoding="utf-8")} if pin.is_file() else {}
-    texts[pin] = pin_text(registry.torch_version, pinned)
+    left_over = set() if prune else {name.partition("::")[0] for name in gone}
+    alive = left_over.union(registry.namespaces)
+    texts[pin] = pin_text(registry.torch_version, alive.intersection(pinned))
     unplaced = {
         entry.schema.base
         for (_, family), entries in places.items()

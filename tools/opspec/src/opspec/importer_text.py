@@ -38,8 +38,7 @@ class Entry:
         bare = self.schema.namespace == namespace
         schema = replace(self.schema, namespace="") if bare else self.schema
         lines = [*self.above, f"- func: {schema}"]
-        # What only TorchScript has is not torch's code generator's, and has no tags.
-        implied = implied_tags(self.schema) if namespace != TORCHSCRIPT else frozenset()
+        implied = implied_tags(self.schema)
         if self.tags - implied:
             lines.append(f"  tags: [{', '.join(sorted(self.tags - implied))}]")
         if implied - self.tags:

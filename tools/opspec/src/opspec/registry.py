@@ -74,20 +74,24 @@ schemas = {}
 for schema in C._jit_get_all_schemas():
     name = schema.name + ("." + schema.overload_name if schema.overload_name else "")
     schemas[name] = str(schema)
-dispatcher = []
-for name in C._dispatch_get_all_op_names():
-    base, _, overload = name.partition(".")
-    found = C._get_operation_overload(base, overload)
-    tags = sorted(tag.name for tag in found[2]) if found else []
+
+def tags(name):
+    found = C._get_operation_overload(*name.partition(".")[::2])
+    return sorted(tag.name for tag in found[2]) if found else []
+
+def composite(name):
     has = lambda key: C._dispatch_has_kernel_for_dispatch_key(name, key)
     if has("CompositeImplicitAutograd"):
-        composite = "implicit"
-    elif has("CompositeExplicitAutograd") or has("CompositeExplicitAutogradNonFunctional"):
-        composite = "explicit"
-    else:
-        composite = "no"
-    dispatcher.append([name, schemas.pop(name), tags, composite])
-torchscript = [[name, text, [], "no"] for name, text in schemas.items()]
+        return "implicit"
+    if has("CompositeExplicitAutograd") or has("CompositeExplicitAutogradNonFunctional"):
+        return "explicit"
+    return "no"
+
+dispatcher = [
+    [name, schemas.pop(name), tags(name), composite(name)]
+    for name in C._dispatch_get_all_op_names()
+]
+torchscript = [[name, text, tags(name), "no"] for name, text in schemas.items()]
 json.dump([torch.__version__, dispatcher, torchscript], sys.stdout)
 """
 
