@@ -1,0 +1,71 @@
+"""torch.compile does the same on guards.torch_guards as on torch._guards.
+
+Two processes run the same scenarios, one with the vocabulary of this package in the place of
+torch._guards. Results, compilations, guards, reasons, errors and warnings must agree.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parent / "fidelity"
+# The backend with which a file always runs; with --long each runs with the other one too.
+FILES = {
+    "recompiles.py": "eager",
+    "shapes.py": "aot_eager",
+    "regions.py": "aot_eager",
+    "limits.py": "eager",
+    "surroundings.py": "aot_eager",
+}
+OTHER = {"eager": "aot_eager", "aot_eager": "eager"}
+
+
+def scenarios() -> list[Any]:
+    found = []
+    for file, backend in FILES.items():
+        for node in ast.parse((FOLDER / file).read_text()).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                name = f"{file.removesuffix('.py')}.{node.name}"
+                found.append(pytest.param(f"{name}[{backend}]", marks=pytest.mark.slow))
+                found.append(pytest.param(f"{name}[{OTHER[backend]}]", marks=pytest.mark.long))
+    return found
+
+
+def start(world: str, runs: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, str(FOLDER / "program.py"), world, *runs]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+
+
+@pytest.fixture(scope="module")
+def worlds(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
+    """Give what happened in each world, by scenario."""
+    runs = [f"{file}:{backend}" for file, backend in FILES.items()]
+    if request.config.getoption("--long"):
+        runs += [f"{file}:{OTHER[backend]}" for file, backend in FILES.items()]
+    processes = {world: start(world, runs) for world in ("torch", "guards")}
+    results = {}
+    for world, process in processes.items():
+        output, errors = process.communicate(timeout=1800)
+        assert process.returncode == 0, errors[-4000:]
+        results[world] = json.loads(output)
+        assert results[world].pop("world") == world
+    return results
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_the_same_happens(scenario: str, worlds: dict[str, dict[str, Any]]) -> None:
+    expected, actual = worlds["torch"][scenario], worlds["guards"][scenario]
+    assert expected["error"] is None
+    assert expected["results"] != []
+    for what, there in expected.items():
+        assert actual[what] == there, what
+    assert actual.keys() == expected.keys()
