@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import enum
 import random
-import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dispatch_core import Handle, handle_of
+from dispatch_core._convert import converter
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
-
-from dispatch_core import Handle, handle_of
-from dispatch_core._convert import converter
 
 CALLS = 30  # that torch accepts, for each overload
 LONG_CALLS = 600
@@ -80,7 +78,7 @@ class Recording(TorchDispatchMode):
     """Keep the arguments of one operator; let whatever else a conversion runs go on."""
 
     def __init__(self, op: Any) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.op = op
         self.arrived: tuple[tuple[Any, ...], dict[str, Any]] | None = None
 
@@ -98,7 +96,8 @@ def record(
 
     Below autograd a composite operator arrives whole.
     """
-    with torch._C._AutoDispatchBelowAutograd(), Recording(op) as mode:
+    mode = Recording(op)
+    with torch._C._AutoDispatchBelowAutograd(), mode:
         try:
             if str(op) in PAST_MODES:
                 op.redispatch(PYTHON, *args, **kwargs)
@@ -234,9 +233,6 @@ def script_objects() -> dict[str, list[Any]]:
     quantized = torch.ops.quantized
     made: dict[str, list[Any]] = {}
 
-    def add(prefix: str, value: Any) -> None:
-        made[prefix + value._type().name()] = [value]
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         weight = torch.quantize_per_tensor(torch.ones(4, 8), 0.1, 0, torch.qint8)
@@ -271,8 +267,8 @@ def script_objects() -> dict[str, list[Any]]:
             )
         ]
         if torch.distributed.is_available():
-            group = torch._C._distributed_c10d.ProcessGroup(0, 1)
-            made["__torch__.torch.classes.c10d.ProcessGroup"] = [group.boxed()]
+            make_group: Any = torch._C._distributed_c10d.ProcessGroup
+            made["__torch__.torch.classes.c10d.ProcessGroup"] = [make_group(0, 1).boxed()]
     return made
 
 
@@ -366,7 +362,7 @@ def same(got: Any, want: Any) -> bool:
     if isinstance(got, torch.ScriptObject):
         return bool(got._type() == want._type() and hash(got) == hash(want))
     if isinstance(got, torch.UntypedStorage):
-        return got.data_ptr() == want.data_ptr()
+        return bool(got.data_ptr() == want.data_ptr())
     if isinstance(got, (torch.Tensor, torch.dtype, torch.layout, torch.memory_format)):
         return got is want
     return bool(got == want)
