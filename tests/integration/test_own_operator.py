@@ -17,7 +17,7 @@ SPEC = """\
 - func: fused_scale_add(Tensor self, Tensor other, *, Scalar scale=1) -> Tensor
 - func: fused_scale_add.out(Tensor self, Tensor other, *, Scalar scale=1, \
 Tensor(a!) out) -> Tensor(a!)
-- func: split_at(Tensor(a -> *) self, int[2] at=0, float from=0.5) -> Tensor(a)[]
+- func: split_at(Tensor(a -> *) self, int[2] at=0, float share=0.5) -> Tensor(a)[]
 """
 
 PROGRAM = """
@@ -56,7 +56,7 @@ assert handle.drift is None
 
 out = ops.mylib.fused_scale_add.out
 assert out.facts.mutates == ("out",)
-assert ops.mylib.split_at.default.bind((a,)) == {"self": a, "at": [0, 0], "from": 0.5}
+assert ops.mylib.split_at.default.bind((a,)) == {"self": a, "at": [0, 0], "share": 0.5}
 assert sorted(op for op in dir(ops.mylib) if not op.startswith("_")) == [
     "fused_scale_add",
     "split_at",
