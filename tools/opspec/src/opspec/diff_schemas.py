@@ -73,7 +73,14 @@ def _gone_and_new(old: Schema, new: Schema, pairs: _Pairs) -> Iterator[Finding]:
 
 
 def _order(new: Schema, pairs: _Pairs) -> Iterator[Finding]:
-    """Find what moves the arguments of a caller who passes them by position."""
+    """Find other orders: only positions matter to a caller, keywords reach handlers in order."""
+    keywords = [pair for pair in pairs if pair[0].kwarg_only and pair[1].kwarg_only]
+    names = [after.name for _, after in keywords]
+    listed = [parameter.name for parameter in new.parameters if parameter.name in names]
+    if names != listed:
+        was = ", ".join(pair[0].name for pair in keywords)
+        text = f"keyword-only parameters in another order: ({was}), now ({', '.join(listed)})"
+        yield Finding(False, text)
     before = [pair for pair in pairs if not pair[0].kwarg_only and not pair[1].kwarg_only]
     order = [after.name for _, after in before]
     places = {parameter.name: index for index, parameter in enumerate(_positional(new))}
