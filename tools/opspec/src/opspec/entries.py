@@ -60,6 +60,7 @@ class _Reader:
         self.source = source
         self.keys = {key.name: key for key in keys}
         self.diagnostics: list[Diagnostic] = []
+        self.merged: dict[int, Pairs] = {}
 
     def fault(self, node: Node, message: str, remedy: str | None = None) -> None:
         length = 1
@@ -89,27 +90,32 @@ class _Reader:
                     own.append((key, value))
         return own
 
-    def _merged(self, node: Node, seen: set[int]) -> Pairs:
-        if id(node) in seen or len(seen) > _MAX_MERGES:
+    def _merged(self, node: Node, above: set[int]) -> Pairs:
+        """Give what `<<: node` brings; `above` are the nodes that it stands in."""
+        if id(node) in above or len(above) > _MAX_MERGES:
             self.fault(node, "`<<` merges a mapping into itself", "name another mapping")
             return []
-        seen = seen | {id(node)}
-        if isinstance(node, SequenceNode):
-            if len(node.value) > _MAX_MERGES:
-                self.fault(node, f"`<<` merges more than {_MAX_MERGES} mappings")
-                return []
-            return [pair for item in node.value for pair in self._merged(item, seen)]
-        if not isinstance(node, MappingNode):
-            self.fault(node, "`<<` merges mappings only", "name an anchor of a mapping: `<<: *a`")
-            return []
+        known = self.merged.get(id(node))
+        if known is not None:  # an alias is the same node again, and costs nothing
+            return known
+        above = above | {id(node)}
         found: Pairs = []
-        for key, value in node.value:
-            if key.tag == _MERGE:
-                found += self._merged(value, seen)
-            elif isinstance(key, ScalarNode):
-                found.append((key, value))
-        # A mapping that is merged many times over has each key once.
-        return list({key.value: (key, value) for key, value in reversed(found)}.values())
+        if isinstance(node, SequenceNode):
+            for item in node.value:
+                found += self._merged(item, above)
+        elif isinstance(node, MappingNode):
+            for key, value in node.value:
+                if isinstance(key, ScalarNode) and key.tag != _MERGE:
+                    found.append((key, value))
+            for key, value in node.value:
+                if key.tag == _MERGE:
+                    found += self._merged(value, above)
+        else:
+            self.fault(node, "`<<` merges mappings only", "name an anchor of a mapping: `<<: *a`")
+        # The first mapping that has a key wins.
+        first = {key.value: (key, value) for key, value in reversed(found)}
+        self.merged[id(node)] = list(reversed(first.values()))
+        return self.merged[id(node)]
 
     def entry(self, node: MappingNode) -> Entry:
         """Read one mapping."""

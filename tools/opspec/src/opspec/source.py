@@ -110,6 +110,8 @@ def read_source(path: str, file: str | None = None) -> tuple[Source | None, list
     content = _read_bytes(path, file)
     if isinstance(content, Diagnostic):
         return None, [content]
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff") or content.count(0) > len(content) // 4:
+        return None, [_error(file, "the file looks like UTF-16", "save the file as UTF-8")]
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

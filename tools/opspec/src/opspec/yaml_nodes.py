@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # A line that starts an entry of the list.
 _ENTRY = re.compile(r"^-(?=[ \n\r])", re.MULTILINE)
+_MAX_RETRIES = 20
 _LINE = re.compile(r"[^\r\n\x85\u2028\u2029]+")
 _ESCAPED = re.compile(r"\\(?:x.{2}|u.{4}|U.{8}|.)", re.DOTALL)
 _CONTINUED = re.compile(r"\\(?:\r\n|[\r\n])[ \t]*")
@@ -120,24 +122,29 @@ def compose(source: Source) -> tuple[Node | None, list[Diagnostic]]:
         return _compose(source.text), []
     except yaml.YAMLError as error:
         whole = _explain(error, source, 0)
-    starts = [found.start() for found in _ENTRY.finditer(source.text)]
+    starts = [0, *(found.start() for found in _ENTRY.finditer(source.text))]
+    chunks = [source.text[start:end] for start, end in pairwise([*starts, len(source.text)])]
     faults: list[Diagnostic] = []
-    kept: list[str] = []
-    for start, end in pairwise([0, *starts, len(source.text)]):
-        chunk = source.text[start:end]
+    for number, chunk in enumerate(chunks):
         try:
             _compose(chunk)
         except yaml.YAMLError as error:
             if "undefined alias" not in str(error):  # its anchor may stand in another entry
-                faults.append(_explain(error, source, source.location(start).line - 1))
-                chunk = _LINE.sub("", chunk)
-        kept.append(chunk)
-    if not faults:
-        return None, [whole]
-    try:
-        return _compose("".join(kept)), faults
-    except yaml.YAMLError as error:
-        return None, [*faults, _explain(error, source, 0)]
+                faults.append(_explain(error, source, source.location(starts[number]).line - 1))
+                chunks[number] = _LINE.sub("", chunk)
+    # What is left may still be wrong as a whole: an anchor that is not there, or twice.
+    for _ in range(_MAX_RETRIES):
+        try:
+            return _compose("".join(chunks)), faults
+        except yaml.YAMLError as error:
+            fault = _explain(error, source, 0)
+        line = fault.location.line
+        number = bisect_right(starts, source.offset(line - 1, 0)) - 1
+        if not chunks[number].strip():
+            break
+        faults.append(fault)
+        chunks[number] = _LINE.sub("", chunks[number])
+    return None, faults or [whole]
 
 
 def _compose(text: str) -> Node | None:
