@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from typing_extensions import assert_type
-
 from dispatch_core import Handle, handle_of, ops
 from dispatch_core._table import HandlerTable
+from typing_extensions import assert_type
 
 
 class QTensor(torch.Tensor):

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
 from dispatch_core import ops
 from dispatch_core._table import HandlerTable
 
@@ -37,11 +36,11 @@ ops.aten.addmv.default(x, x, x, 2)  # type: ignore[call-arg]
 # an argument twice
 ops.aten.mm.default(x, x, mat2=x)  # type: ignore[misc]
 # a misspelt operator
-ops.aten.admv  # type: ignore[attr-defined]
+print(ops.aten.admv)  # type: ignore[attr-defined]
 # a misspelt overload
-ops.aten.add.Tensr  # type: ignore[attr-defined]
+print(ops.aten.add.Tensr)  # type: ignore[attr-defined]
 # an overload that another operator has
-ops.aten.mm.Tensor  # type: ignore[attr-defined]
+print(ops.aten.mm.Tensor)  # type: ignore[attr-defined]
 # a number for a list
 ops.aten.view.default(x, 1)  # type: ignore[arg-type]
 # a string for a number
@@ -135,9 +134,7 @@ def string_for_number(self: torch.Tensor, dim: str, index: int) -> torch.Tensor:
 
 # no None where None may come
 @table.implements(ops.aten.linear.default)  # type: ignore[arg-type]
-def not_optional(
-    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor = torch.ones(1)
-) -> torch.Tensor:
+def not_optional(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor = x) -> torch.Tensor:
     return input
 
 

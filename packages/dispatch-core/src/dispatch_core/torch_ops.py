@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dispatch_core._generated import TypedOps
+    from dispatch_core._generated._torch import TypedTorchOps
 
-    ops: TypedOps
+    ops: TypedTorchOps
 else:
     from torch import ops
 

@@ -16,6 +16,11 @@ from opspec.render.indexes import (
 from opspec.render.op_facts import render_facts
 from opspec.render.roles import render_roles
 from opspec.render.stubs import render_stubs
+from opspec.render.torch_types import (
+    render_torch_base,
+    render_torch_namespace,
+    render_torch_root,
+)
 from opspec.render.typed import Packets, render_scripted, render_typed
 
 __all__ = ["PACKAGES", "RESERVED_NAMESPACES", "TORCHSCRIPT", "render_tree"]
@@ -30,7 +35,7 @@ PACKAGES = {
 TORCHSCRIPT = "torchscript"
 """The folder of the operators that only TorchScript knows."""
 
-RESERVED_NAMESPACES = frozenset({TORCHSCRIPT, "_index", "_types"})
+RESERVED_NAMESPACES = frozenset({TORCHSCRIPT, "_index", "_torch", "_torch_types", "_types"})
 """Names that a namespace's folder would take from something else."""
 
 _Groups = dict[str, dict[str, list[Operator]]]
@@ -110,6 +115,8 @@ def render_tree(
             put(package, f"{namespace}/_index.py", index)
         types = render_namespace_types(namespace, its_packets, script_packets, source)
         put("dispatch_core", f"{namespace}/__init__.pyi", types)
+        types = render_torch_namespace(namespace, its_packets, script_packets, source)
+        put("dispatch_core", f"{namespace}/_torch.pyi", types)
 
     for family, packets in script_packets.items():
         source = sources(TORCHSCRIPT, family)
@@ -126,4 +133,6 @@ def render_tree(
         put(package, "_index.py", render_root_index(names, source))
     put("dispatch_core", "__init__.pyi", render_root_types(namespaces, source))
     put("dispatch_core", "_types.pyi", render_types(source))
+    put("dispatch_core", "_torch.pyi", render_torch_root(namespaces, source))
+    put("dispatch_core", "_torch_types.pyi", render_torch_base(source))
     return files

@@ -72,7 +72,14 @@ def import_as(package: str, module: str, name: str) -> str:
 def attribute(name: str, class_: str) -> str:
     """Write one attribute of a class, `name: class_`."""
     line = f"    {name}: {class_}\n"
-    return line if len(line) <= LINE_LENGTH + 1 else f"    {name}: (\n        {class_}\n    )\n"
+    if len(line) <= LINE_LENGTH + 1:
+        return line
+    outer, bracket, inner = class_.partition("[")
+    if bracket:
+        return f"    {name}: {outer}[\n        {inner[:-1]}\n    ]\n"
+    # The formatter takes parentheses only where they help.
+    wrapped = f"        {class_}\n"
+    return f"    {name}: (\n{wrapped}    )\n" if len(wrapped) <= LINE_LENGTH + 1 else line
 
 
 def attribute_ok(name: str) -> bool:
