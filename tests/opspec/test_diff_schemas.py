@@ -254,9 +254,17 @@ def test_another_type_does_not_accept(new: str, old: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "argument", "taken"),
-    [("int[2] b", 1, True), ("SymInt[2] b", 1, False), ("int[] b", 1, False), ("int b", True, True)]
-    + [("float b", 1, True), ("int b", 1.5, False), ("Tensor? b", None, True)]
-    + [("Scalar b", 2.5, True), ("bool b", "x", False)],
+    [
+        ("int[2] b", 1, True),
+        ("SymInt[2] b", 1, False),
+        ("int[] b", 1, False),
+        ("int b", True, True),
+        ("int b", 1.5, False),
+        ("float b", 1, True),
+        ("Tensor? b", None, True),
+        ("Scalar b", 2.5, True),
+        ("bool b", "x", False),
+    ],
 )
 def test_torch_takes_what_accepts_supposes(schema: str, argument: object, taken: bool) -> None:
     import torch

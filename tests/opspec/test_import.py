@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import textwrap
 from dataclasses import replace
@@ -10,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from opspec import importer
-from opspec.importer import ImportRefusedError, add_parser, import_specs
+from opspec.cli import main
+from opspec.importer import ImportRefusedError, import_specs
 from opspec.importer_plan import owned_files
 from opspec.registry import Composite, RegisteredOperator, Registry
 from opspec.tree import load
@@ -71,13 +71,8 @@ def contents(specs: Path) -> dict[str, str]:
 
 
 def run(*arguments: str, monkeypatch: pytest.MonkeyPatch, registry: Registry = REGISTRY) -> int:
-    monkeypatch.setattr(importer, "read_registry", lambda: registry)
-    parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers(required=True))
-    args = parser.parse_args(["import", *arguments])
-    code = args.run(args)
-    assert isinstance(code, int)
-    return code
+    monkeypatch.setattr(importer, "read_registry", lambda progress=None: registry)
+    return main(["import", *arguments])
 
 
 def without(*names: str) -> Registry:
@@ -439,10 +434,17 @@ def test_leftovers_of_an_interrupted_import_are_removed(imported: Path) -> None:
 
 
 def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser(prog="opspec")
-    add_parser(parser.add_subparsers(required=True))
-    with pytest.raises(SystemExit):
-        parser.parse_args(["import", "--help"])
+    assert main(["import", "--help"]) == 0
     shown = capsys.readouterr().out
     assert "opspec import --prune" in shown
     assert "exit codes:" in shown
+
+
+def test_a_refusal_is_an_exit_code(
+    specs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--specs", str(specs), "--namespace", "atn")
+    assert run(*arguments, monkeypatch=monkeypatch) == 1
+    assert capsys.readouterr().err == (
+        "opspec: torch registers no namespace 'atn' to import: did you mean aten?\n"
+    )

@@ -9,8 +9,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from opspec.check import default_paths
+from opspec.cli import Subparsers
 from opspec.diff_schemas import Finding, compare_schemas
 from opspec.diff_sides import TORCH, Side, SideOperator, read_side
+from opspec.progress import Progress
 
 __all__ = ["Changed", "Difference", "add_parser", "compare_sides", "run"]
 
@@ -27,7 +30,7 @@ that is gone, renamed, moved or of a narrower type, a default that is gone or an
 parameter without one, other results, other memory written or shared. A caller is anyone who calls
 the operator, by position or by keyword.
 
-exit codes: 0 no difference, 1 differences or faults
+exit codes: 0 no difference, 1 differences, or faults in a side
 """
 
 _MOST_OF_ONE_NAMESPACE = 10
@@ -70,8 +73,8 @@ class Difference:
         return bool(self.added or self.removed or self.changed)
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
+    """Add the options of `diff`."""
     parser = subparsers.add_parser(
         "diff",
         help="compare specs with the installed torch, or two trees of specs",
@@ -80,7 +83,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("old", nargs="?", default="specs", metavar="A", help="default: specs")
+    parser.add_argument("old", nargs="?", metavar="A", help="files or a folder (default: specs)")
     parser.add_argument(
         "new",
         nargs="?",
@@ -92,13 +95,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--namespace", action="append", metavar="NS", help="only this namespace; may be repeated"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare, print, and say by the exit code whether there is a difference."""
-    old, faults = read_side(args.old)
-    new, more = read_side(args.new)
+    given = default_paths([args.old] if args.old else [])[0]
+    with Progress("reading") as progress:
+        old, faults = read_side(given, progress)
+        new, more = read_side(args.new, progress)
     if faults or more:
         for diagnostic in [*faults, *more]:
             print(diagnostic, file=sys.stderr)

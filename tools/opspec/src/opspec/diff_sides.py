@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,15 +44,17 @@ class Side:
         return frozenset(operator.schema.namespace for operator in self.operators.values())
 
 
-def read_side(given: str) -> tuple[Side, list[Diagnostic]]:
+def read_side(
+    given: str, progress: Callable[[int, int], None] | None = None
+) -> tuple[Side, list[Diagnostic]]:
     """Read one side: `torch`, a folder, or a file.
 
     Raises:
         RegistryError: the installed torch cannot be asked.
     """
     if given == TORCH and not Path(given).exists():
-        return side_of_registry(read_registry()), []
-    tree, diagnostics = load([given])
+        return side_of_registry(read_registry(progress)), []
+    tree, diagnostics = load([given], progress=progress)
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     complete = tree.torch_version is not None
     chosen = [operator for operator in tree.operators if _is_torchs(operator, complete)]

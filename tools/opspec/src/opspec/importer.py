@@ -10,11 +10,13 @@ from pathlib import Path
 
 import yaml
 
+from opspec.cli import Subparsers
 from opspec.diagnostics import Diagnostic, OpspecError, near_matches
 from opspec.files import TREE_FILE
 from opspec.importer_plan import Plan, owned_files, plan
 from opspec.importer_text import TORCHSCRIPT
 from opspec.model import Location
+from opspec.progress import Progress
 from opspec.registry import Registry, read_registry
 from opspec.tree import load
 from opspec.writer import Change, Comparison, write
@@ -41,8 +43,8 @@ class ImportRefusedError(OpspecError):
     """The specs there, or what was asked for, do not allow an import; nothing was written."""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb to the command line."""
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
+    """Add the options of `import`."""
     parser = subparsers.add_parser(
         "import",
         help="write the specs of what the installed torch registers",
@@ -63,13 +65,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--prune", action="store_true", help="take out operators that torch no longer has"
     )
-    parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Import, and say what changed."""
     specs: Path = args.specs
-    registry = read_registry()
+    with Progress("reading torch's registry") as progress:
+        registry = read_registry(progress)
     faults = _faults(specs, owned_files(specs, _folders(registry, specs, args.namespace)))
     if not faults:
         made = import_specs(registry, specs, namespaces=args.namespace, prune=args.prune)

@@ -54,10 +54,10 @@ def entries_of(registry: Registry, folders: Collection[str]) -> dict[_Place, lis
             schema = parse_schema(operator.schema)
             groups[schema.namespace, stem(schema.name)].append((schema, operator))
     for (namespace, _), group in groups.items():
-        tags = {tag for _, operator in group for tag in operator.tags}
+        all_tags = {tag for _, operator in group for tag in operator.tags}
         schemas = [schema for schema, _ in group]
         for schema, operator in group:
-            family = family_of(namespace, schema.name, tags=tags, schemas=schemas)
+            family = family_of(namespace, schema.name, tags=all_tags, schemas=schemas)
             entry = Entry(schema, operator.tags, operator.composite)
             places[namespace, family].append(entry)
     if TORCHSCRIPT in folders:

@@ -10,8 +10,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+
+from opspec.diagnostics import OpspecError
 
 __all__ = [
     "INTERNAL_NAMESPACES",
@@ -27,7 +30,7 @@ INTERNAL_NAMESPACES = frozenset({"_native", "_test", "debug_mode_ops", "static_r
 """Namespaces of torch that are there for torch's own tests and executors."""
 
 
-class RegistryError(Exception):
+class RegistryError(OpspecError):
     """The installed torch could not be asked."""
 
 
@@ -96,8 +99,10 @@ json.dump([torch.__version__, dispatcher, torchscript], sys.stdout)
 """
 
 
-def read_registry() -> Registry:
+def read_registry(progress: Callable[[int, int], None] | None = None) -> Registry:
     """Ask the torch of this interpreter what it registers.
+
+    `progress` is called from time to time, with nothing done of one thing.
 
     Raises:
         RegistryError: torch is not installed, or it lacks one of the functions asked for.
@@ -109,20 +114,35 @@ def read_registry() -> Registry:
         # A torch.py or json.py in the current folder is not meant.
         "PYTHONSAFEPATH": "1",
     }
-    child = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-c", _CHILD],
         env=environment,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
         errors="replace",
-        check=False,
-    )
+    ) as child:
+        output, complaints = _wait(child, progress)
     if child.returncode != 0:
-        raise RegistryError(_why(child.stderr))
-    version, dispatcher, torchscript = json.loads(child.stdout)
+        raise RegistryError(_why(complaints))
+    version, dispatcher, torchscript = json.loads(output)
     return Registry(version.partition("+")[0], _operators(dispatcher), _operators(torchscript))
+
+
+def _wait(
+    child: subprocess.Popen[str], progress: Callable[[int, int], None] | None
+) -> tuple[str, str]:
+    while True:
+        try:
+            return child.communicate(timeout=0.2)
+        except subprocess.TimeoutExpired:
+            if progress is not None:
+                progress(0, 1)
+        except BaseException:
+            child.kill()
+            raise
 
 
 def _operators(rows: list[tuple[str, str, list[str], Composite]]) -> tuple[RegisteredOperator, ...]:
