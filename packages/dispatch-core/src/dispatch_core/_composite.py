@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,7 +17,7 @@ import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._registry import handle_of
-from dispatch_core._scopes import DecoratorToo
+from dispatch_core._scopes import Scope
 from dispatch_core._whole_call import WholeCall
 
 __all__ = ["is_kept", "keep_composite"]
@@ -30,13 +29,14 @@ _carrier: list[Any] = []  # how many users, the library, the operator
 _pending = threading.local()
 
 
-def keep_composite(*ops: Any) -> AbstractContextManager[None]:
+def keep_composite(*ops: Any) -> Scope:
     """Let the named composite operators arrive whole at modes and subclasses.
 
     Takes overloads, packets (all their overloads), handles and names; an operator that is not
     composite arrives whole anyway. Where gradients are needed the operator becomes one autograd
     node. Its backward runs the parts on the saved arguments (so a handler sees them then, and
-    `detach` or `view_as` of the arguments), also for `create_graph`; what it draws from a random
+    `detach` or `view_as` of the arguments; of one that is written to a `clone`, before), also for
+    `create_graph`; what it draws from a random
     generator is drawn again. Under vmap, torch.func.grad and forward-mode differentiation the
     parts arrive all the same. To autograd the result of a kept view is no view.
 
@@ -49,7 +49,7 @@ def keep_composite(*ops: Any) -> AbstractContextManager[None]:
     for op in ops:
         packet = getattr(op, "torch_packet", op)
         if isinstance(packet, private.OP_OVERLOAD_PACKET):
-            overloads += [getattr(packet, name) for name in packet.overloads()]
+            overloads += private.dispatched_overloads(packet)
         else:
             overloads.append(handle_of(op).torch_op)
     composite = (
@@ -65,7 +65,7 @@ def is_kept(op: Any) -> bool:
     return any(op in ops for _, ops in _kept.get())
 
 
-class _Keep(DecoratorToo):
+class _Keep(Scope):
     """Hold kernels for some operators while it is entered, once for each time."""
 
     def __init__(self, ops: frozenset[Any]) -> None:

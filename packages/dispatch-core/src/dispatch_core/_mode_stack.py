@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import ModeStateError
-from dispatch_core._scopes import DecoratorToo, run_through
+from dispatch_core._scopes import Scope, run_through
 from dispatch_core._torch_private import TorchDispatchMode
 
 __all__ = ["QuietMode", "brought_to_top", "propagate_modes", "with_modes"]
@@ -46,7 +46,7 @@ def brought_to_top(mode: TorchDispatchMode) -> Iterator[None]:
             private.push_mode(other)
 
 
-class QuietMode(DecoratorToo, TorchDispatchMode):
+class QuietMode(TorchDispatchMode, Scope):
     """A mode that torch.compile need not know of, and that costs next to nothing to enter."""
 
     supports_higher_order_operators = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,13 +11,14 @@ from dispatch_core import _torch_private as private
 from dispatch_core._errors import MemorylessError
 from dispatch_core._honest import op_name
 from dispatch_core._mode_stack import QuietMode
+from dispatch_core._scopes import Scope
 
 __all__ = ["no_dispatch"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def no_dispatch() -> AbstractContextManager[None]:
+def no_dispatch() -> Scope:
     """Run operators without modes and without the handlers of subclasses.
 
     A subclass that owns memory is computed on as the plain tensor it also is. A wrapper subclass

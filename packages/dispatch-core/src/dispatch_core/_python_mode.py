@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,12 +11,12 @@ from dispatch_core import _torch_private as private
 from dispatch_core._errors import ModeClassError, ModeStateError, NoHandlerError
 from dispatch_core._honest import ask_classes
 from dispatch_core._mode import DispatchMode
-from dispatch_core._scopes import DecoratorToo
+from dispatch_core._scopes import Scope
 
 __all__ = ["enable_python_mode"]
 
 
-def enable_python_mode(cls: type) -> AbstractContextManager[None]:
+def enable_python_mode(cls: type) -> Scope:
     """Let `cls`, a subclass of torch.Tensor, answer every operator, also on plain tensors.
 
     The class takes part in the order of classes: it comes first, unless the class of an argument
@@ -46,7 +45,7 @@ def enable_python_mode(cls: type) -> AbstractContextManager[None]:
     return _PythonMode(cls)
 
 
-class _PythonMode(DecoratorToo, DispatchMode):
+class _PythonMode(DispatchMode, Scope):
     def __init__(self, cls: type) -> None:
         super().__init__()
         self._cls = cls

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar, cast
 
-__all__ = ["DecoratorToo", "run_through"]
+__all__ = ["Scope", "run_through"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Runner = Callable[[Callable[[], Any]], Any]
@@ -50,14 +51,14 @@ def run_through(start: Callable[[], Runner], fn: F) -> F:
     return cast(F, whole)
 
 
-class DecoratorToo:
-    """Let a context manager that can be entered again decorate functions and generators."""
+class Scope(AbstractContextManager[Any]):
+    """A context manager that can be entered again, and decorates functions and generators."""
 
     def __call__(self, fn: F) -> F:
         """Run each call of a function, and each step of a generator, in this context."""
 
         def run(thunk: Callable[[], Any]) -> Any:
-            with cast(Any, self):
+            with self:
                 return thunk()
 
         return run_through(lambda: run, fn)

@@ -35,6 +35,7 @@ __all__ = [
     "disable_torch_function",
     "disabled_torch_dispatch",
     "dispatch_keys",
+    "dispatched_overloads",
     "fast_call",
     "forward_gradients_are_on",
     "has_kernel",
@@ -75,6 +76,7 @@ _all_names: Callable[[], list[str]] = _look_up(torch._C, "_dispatch_get_all_op_n
 _has_kernel: Callable[[str, str], bool] = _look_up(
     torch._C, "_dispatch_has_kernel_for_dispatch_key"
 )
+_is_dispatched: Callable[[str], bool] = _look_up(torch._C, "_dispatch_has_kernel")
 _higher_order: dict[str, HigherOrderOperator] = _look_up(torch._ops, "_higher_order_ops")
 
 numbers_as_tensors: Callable[[str], bool] = _look_up(torch._C, "_should_allow_numbers_as_tensors")
@@ -226,6 +228,16 @@ def composite_kernel(op: OpOverload[..., Any]) -> Callable[..., Any] | None:
         return run(key, *args, **kwargs)
 
     return take_apart
+
+
+def dispatched_overloads(packet: OpOverloadPacket[..., Any]) -> list[OpOverload[..., Any]]:
+    """List the overloads of a packet that the dispatcher has; TorchScript alone has some more."""
+    found = []
+    for schema in _schemas_of(packet_name(packet)):
+        name = schema.overload_name
+        if _is_dispatched(f"{schema.name}.{name}" if name else schema.name):
+            found.append(getattr(packet, name or "default"))
+    return found
 
 
 def call_python_handlers(op: OpOverload[..., Any], args: Any, kwargs: Any) -> Any:

@@ -38,6 +38,7 @@ class WholeCall:
         )
         self.needs_parts = self.needs_gradient and self._writes_oddly()
         self._random = _RandomState(self)
+        self._before: list[Tensor] = []
         self.result_template: Any = None
 
     def _find_written(self) -> list[int]:
@@ -75,6 +76,8 @@ class WholeCall:
     def run(self, hand_to_python: Run) -> Any:
         """Hand the call to modes and subclasses; as one autograd node where it needs one."""
         if self.needs_gradient:
+            # The value before the call is for the parts that run in the backward.
+            self._before = [self.tensors[position].clone() for position in self._written]
             flat = _Node.apply(self, hand_to_python, *self.tensors)  # type: ignore[no-untyped-call]
             return _fill(self.result_template, list(flat))
         result = hand_to_python(self.op, self._args, self._kwargs)
@@ -86,15 +89,14 @@ class WholeCall:
 
     def forward(self, ctx: Any, hand_to_python: Run) -> tuple[Any, ...]:
         """Run the operator, and keep what the gradient needs."""
-        kept = list(self.tensors)
-        beside: dict[int, Tensor] = {}
-        for position in {*self._written, *self._hidden_writes()}:
-            # Its value before the call, for the parts that run in the backward.
-            beside[position] = self.tensors[position].detach().clone()
-        ctx.save_for_backward(
-            *(None if index in beside else tensor for index, tensor in enumerate(kept))
-        )
-        ctx.beside = beside
+        saved: list[Tensor | None] = list(self.tensors)
+        for position, before in zip(self._written, self._before, strict=True):
+            saved[position] = before
+        ctx.beside = {}
+        for position in self._hidden_writes():
+            saved[position] = None
+            ctx.beside[position] = self.tensors[position].detach().clone()
+        ctx.save_for_backward(*saved)
         self._random.save()
         result = hand_to_python(self.op, self._args, self._kwargs)
         flat: list[Any] = []
@@ -103,6 +105,7 @@ class WholeCall:
             ctx.mark_dirty(*(self.tensors[position] for position in self._written))
         # Nothing must stay alive through the call that autograd does not count.
         self._args, self._kwargs, self.tensors = self._template()
+        self._before = []
         return tuple(flat)
 
     def _hidden_writes(self) -> list[int]:
