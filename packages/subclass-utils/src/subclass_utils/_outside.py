@@ -7,25 +7,34 @@ from typing import Any
 import torch
 
 from subclass_utils._torch_private import (
-    NO_MEMORY_KEYS,
+    WRAPPER_KEYS,
     inference_mode,
     is_alias_of,
     make_outside,
+    mkldnn_layout,
     set_conj,
     set_neg,
+    set_version,
     share_storage,
 )
 
 __all__ = ["alias_outside", "outside_differs", "outside_like", "update_outside"]
 
+# Those that torch can report without asking the handler (prim::layout).
+_LAYOUTS = (torch.strided, torch.sparse_coo, mkldnn_layout)
 _is_inference_mode = torch.is_inference_mode_enabled
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 def outside_like(cls: type[Any], inner: torch.Tensor, requires_grad: bool = False) -> Any:
-    """Make a wrapper without attributes whose outside is that of `inner`."""
-    if _is_inference_mode() is not inner.is_inference():
-        with inference_mode(inner.is_inference()):
+    """Make a wrapper without attributes whose outside is that of `inner`.
+
+    It is an inference tensor if `inner` is one, whatever mode is on: a view made under inference
+    mode of a tensor from outside is none.
+    """
+    inference = inner.is_inference()
+    if _is_inference_mode() is not inference:
+        with inference_mode(inference):
             return _outside(cls, inner, requires_grad)
     return _outside(cls, inner, requires_grad)
 
@@ -46,8 +55,8 @@ def _outside(cls: type[Any], inner: torch.Tensor, requires_grad: bool) -> Any:
         requires_grad,
         None,
         False,
-        False,
-        NO_MEMORY_KEYS,
+        layout not in _LAYOUTS,
+        WRAPPER_KEYS,
     )
     if inner.is_conj():
         set_conj(outer, True)
@@ -66,30 +75,31 @@ def alias_outside(cls: type[Any], inner: torch.Tensor, base: torch.Tensor) -> An
 
 def outside_differs(outer: torch.Tensor, inner: torch.Tensor) -> bool:
     """Say whether an operator that wrote `inner` changed its shape or place in memory."""
-    return (
-        outer.size() != inner.size()
-        or (
-            inner.layout is torch.strided
-            and (
-                outer.stride() != inner.stride() or outer.storage_offset() != inner.storage_offset()
-            )
-        )
-        or outer.dtype is not inner.dtype
-        or outer.is_conj() is not inner.is_conj()
-        or outer.is_neg() is not inner.is_neg()
+    if outer.size() != inner.size() or outer.dtype is not inner.dtype:
+        return True
+    if outer.is_conj() is not inner.is_conj() or outer.is_neg() is not inner.is_neg():
+        return True
+    return inner.layout is torch.strided and (
+        outer.stride() != inner.stride() or outer.storage_offset() != inner.storage_offset()
     )
 
 
 def update_outside(
-    outer: torch.Tensor, inner: torch.Tensor, sources: tuple[tuple[Any, torch.Tensor], ...] = ()
+    outer: torch.Tensor, inner: torch.Tensor, others: tuple[tuple[Any, torch.Tensor], ...] = ()
 ) -> None:
     """Bring a wrapper's outside in step with its inner tensor.
 
-    `sources` are pairs of another wrapper and its inner tensor whose memory `inner` may now use.
+    `others` are pairs of a wrapper and its inner tensor, whose memory `inner` may use now.
     """
     base = outer
-    for other, memory in sources:
+    for other, memory in others:
         strided = inner.layout is memory.layout is torch.strided
         if other is not outer and strided and is_alias_of(inner, memory):
             base = other
     _set_data(outer, alias_outside(type(outer), inner, base))
+
+
+def follow_version(outer: torch.Tensor, inner: torch.Tensor) -> None:
+    """Give a fresh wrapper the version that its inner tensor has come to."""
+    if not inner.is_inference() and inner._version:
+        set_version(outer, inner._version)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
+from dispatch_core import handle_of
+
 __all__ = ["Roles", "TensorArgument", "TensorResult", "roles_of"]
+
+_ALIAS = re.compile(r"\(([^)]*)\)")
+# Views that the schema does not admit to; autograd does not take them for views either.
+_UNSAFE_VIEWS = {"aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes"}
 
 
 @dataclass(frozen=True)
@@ -40,46 +47,111 @@ class Roles:
         """Say whether an argument is written."""
         return any(argument.written for argument in self.arguments)
 
-
-def _result(
-    type_: str, aliases: set[str], annotated: bool, write: bool, sources: dict[str, str]
-) -> TensorResult:
-    if "Tensor" not in type_:
-        return TensorResult("none")
-    is_list = type_.startswith("List[")
-    source = next((sources[alias] for alias in sorted(aliases) if alias in sources), None)
-    if source is None and annotated:
-        # torch keeps the annotation of a list's elements to itself.
-        source = next(iter(sources.values()), None)
-    if source is None:
-        return TensorResult("new", is_list)
-    return TensorResult("same" if write else "view", is_list, source)
+    @property
+    def aliases(self) -> bool:
+        """Say whether a result may share memory with an argument."""
+        return any(result.kind == "view" for result in self.results)
 
 
-@cache
+def _names(alias: str) -> set[str]:
+    """Give the alias sets of an annotation: 'a! -> *' is of the set a."""
+    before = alias.partition("->")[0].replace("!", "")
+    return {name.strip() for name in before.split("|")} - {"", "*"}
+
+
+_known: dict[Any, Roles] = {}
+
+
 def roles_of(op: Any) -> Roles:
-    """Find the roles of an overload, from its schema."""
-    schema = op._schema
-    arguments = []
+    """Find the roles of an overload, from the specs, or from the installed torch's schema."""
+    roles = _known.get(op)
+    if roles is None:
+        handle = handle_of(op)
+        written = _spec_roles(handle)
+        roles = _known[op] = _read_schema(handle) if written is None else _read(handle, *written)
+    return roles
+
+
+# ── from the specs ──────────────────────────────────────────────────────────────────────────────
+
+
+def _spec_roles(handle: Any) -> tuple[str, str] | None:
+    if not handle.from_spec or handle.qualified_name in _UNSAFE_VIEWS:
+        return None
+    namespace = handle.qualified_name.partition("::")[0]
+    try:
+        module = importlib.import_module(
+            f"subclass_utils._generated.{namespace}.{handle.facts.family}"
+        )
+    except ImportError:  # a namespace of the user's own
+        return None
+    roles: tuple[str, str] | None = module.ROLES.get(handle.qualified_name)
+    return roles
+
+
+def _read(handle: Any, arguments: str, results: str) -> Roles:
+    positions = {
+        param.name: None if param.kwarg_only else position
+        for position, param in enumerate(handle.params)
+    }
+    return Roles(
+        tuple(_read_argument(text, positions) for text in arguments.split()),
+        tuple(_read_result(text) for text in results.split()),
+    )
+
+
+def _read_argument(text: str, positions: dict[str, int | None]) -> TensorArgument:
+    name = text.rstrip("?[]!")
+    marks = text[len(name) :]
+    return TensorArgument(name, positions[name], "[" in marks, "!" in marks)
+
+
+def _read_result(text: str) -> TensorResult:
+    name = text.rstrip("?[]{}")
+    is_list = "[]" in text
+    if name == "-":
+        return TensorResult("none")
+    if name == "new":
+        return TensorResult("new", is_list)
+    return TensorResult("same" if name[0] == "=" else "view", is_list, name[1:])
+
+
+# ── from a schema ───────────────────────────────────────────────────────────────────────────────
+
+
+def _read_schema(handle: Any) -> Roles:
+    arguments: list[TensorArgument] = []
     sources: dict[str, str] = {}
-    for position, argument in enumerate(schema.arguments):
-        type_ = str(argument.type)
-        if "Tensor" not in type_:
+    for position, param in enumerate(handle.params):
+        if "Tensor" not in param.type:
             continue
-        alias = argument.alias_info
-        written = alias is not None and alias.is_write
-        if alias is not None:
-            for name in (alias.before_set | alias.after_set) - {"*"}:
-                sources.setdefault(name, argument.name)
+        for name in _names(param.alias or ""):
+            sources.setdefault(name, param.name)
         arguments.append(
             TensorArgument(
-                argument.name, None if argument.kwarg_only else position, "List[" in type_, written
+                name=param.name,
+                position=None if param.kwarg_only else position,
+                is_list="[" in param.type,
+                written=param.mutated,
             )
         )
-    results = []
-    for returned in schema.returns:
-        alias = returned.alias_info
-        aliases = set() if alias is None else set(alias.before_set) | set(alias.after_set)
-        write = alias is not None and alias.is_write
-        results.append(_result(str(returned.type), aliases, alias is not None, write, sources))
-    return Roles(tuple(arguments), tuple(results))
+    unsafe_view = handle.qualified_name in _UNSAFE_VIEWS
+    results = tuple(
+        TensorResult("view", "[]" in type_, "self") if unsafe_view else _result(type_, sources)
+        for type_ in handle.returns
+    )
+    return Roles(tuple(arguments), results)
+
+
+def _result(type_: str, sources: dict[str, str]) -> TensorResult:
+    if "Tensor" not in type_:
+        return TensorResult("none")
+    is_list = "[]" in type_
+    annotation = _ALIAS.search(type_)
+    if annotation is None:
+        return TensorResult("new", is_list)
+    alias = annotation.group(1)
+    source = next((sources[name] for name in sorted(_names(alias)) if name in sources), None)
+    if source is None:
+        return TensorResult("new", is_list)
+    return TensorResult("same" if "!" in alias else "view", is_list, source)

@@ -15,25 +15,36 @@ import torch
 import torch._C
 import torch._C._dynamo.eval_frame as _eval_frame
 import torch._ops
+import torch.utils._python_dispatch as _python_dispatch
 
 __all__ = [
     "HIGHER_ORDER_OPERATOR",
-    "NO_MEMORY_KEYS",
-    "decompose",
+    "WRAPPER_KEY",
+    "WRAPPER_KEYS",
+    "composite_kernel",
+    "composite_out_operators",
+    "dispatch_keys",
+    "fall_through_wrapper_key",
     "fast_call",
-    "increment_version",
+    "has_key",
+    "has_view_kernel",
     "inference_mode",
     "is_alias_of",
     "is_composite_implicit",
     "is_fake",
+    "keys_below_wrapper_key",
     "make_outside",
+    "mkldnn_layout",
     "no_torch_function",
     "outside_of_handlers",
     "restore_caller_state",
     "set_conj",
     "set_neg",
+    "set_version",
     "share_storage",
     "skip_in_dynamo",
+    "without_modes",
+    "wrapper_kernels",
 ]
 
 
@@ -49,19 +60,54 @@ def _look_up(owner: object, name: str) -> Any:
         ) from None
 
 
+# ── dispatch keys ───────────────────────────────────────────────────────────────────────────────
+
 _dispatch_key = _look_up(torch._C, "DispatchKey")
+_snapshot_key = _look_up(_dispatch_key, "PythonTLSSnapshot")
+_implicit_key = _look_up(_dispatch_key, "CompositeImplicitAutograd")
 
-NO_MEMORY_KEYS: Any = _look_up(torch._C, "DispatchKeySet")(_look_up(_dispatch_key, "AutocastIPU"))
-"""An extra dispatch key of every wrapper.
+WRAPPER_KEY = "TESTING_ONLY_GenericWrapper"
+"""A dispatch key that torch has no use for: wrappers carry it, and nothing else does.
 
-Nobody registers kernels for it and torch excludes it by default, so it changes nothing; where
-a guard includes it, an operator on a wrapper ends in an error instead of reading memory that
-a wrapper does not have.
+So a kernel for it is run for wrappers alone, before autograd. Without a kernel, operators fall
+through it.
 """
 
-make_outside: Callable[..., Any] = _look_up(torch.Tensor, "_make_wrapper_subclass")
+_wrapper_key = _look_up(torch._C, "_parse_dispatch_key")(WRAPPER_KEY)
+WRAPPER_KEYS: Any = _look_up(torch._C, "DispatchKeySet")(_wrapper_key)
+keys_below_wrapper_key: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(_wrapper_key)
+dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
 
+
+def has_key(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor carries the wrappers' own dispatch key."""
+    return bool(dispatch_keys(tensor).has(_wrapper_key))
+
+
+# ── the outside ─────────────────────────────────────────────────────────────────────────────────
+
+mkldnn_layout: Any = _look_up(torch, "_mkldnn")
+make_outside: Callable[..., Any] = _look_up(torch.Tensor, "_make_wrapper_subclass")
 no_torch_function: Any = _look_up(torch._C, "_disabled_torch_function_impl")
+is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = _look_up(torch._C, "_is_alias_of")
+set_conj: Callable[[torch.Tensor, bool], None] = _look_up(torch._C, "_set_conj")
+set_neg: Callable[[torch.Tensor, bool], None] = _look_up(torch._C, "_set_neg")
+share_storage: Callable[[torch.Tensor, torch.Tensor], None] = _look_up(
+    torch, "_functionalize_unsafe_set"
+)
+"""Give the first tensor the storage of the second."""
+
+_set_versions: Callable[[Sequence[torch.Tensor], Sequence[int]], None] = _look_up(
+    _look_up(torch._C, "_autograd"), "_unsafe_set_version_counter"
+)
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Set a tensor's version counter, which wraps around at 2**32."""
+    _set_versions((tensor,), (version % 2**32,))
+
+
+# ── the state of the caller ─────────────────────────────────────────────────────────────────────
 
 restore_caller_state: Callable[[], AbstractContextManager[None]] = _look_up(
     torch._C, "_RestorePythonTLSSnapshot"
@@ -72,7 +118,6 @@ While a handler runs torch excludes autograd, version counting, the conjugate an
 """
 
 _is_excluded: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispatch_key_excluded")
-_snapshot_key = _look_up(_dispatch_key, "PythonTLSSnapshot")
 
 
 def outside_of_handlers() -> bool:
@@ -83,19 +128,19 @@ def outside_of_handlers() -> bool:
 inference_mode: Callable[[bool], AbstractContextManager[None]] = _look_up(
     torch._C, "_InferenceMode"
 )
-increment_version: Callable[[Sequence[torch.Tensor]], None] = _look_up(
-    torch._C, "_increment_version"
+without_modes: Callable[[], AbstractContextManager[Any]] = _look_up(
+    _python_dispatch, "_disable_current_modes"
 )
-is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = _look_up(torch._C, "_is_alias_of")
-set_conj: Callable[[torch.Tensor, bool], None] = _look_up(torch._C, "_set_conj")
-set_neg: Callable[[torch.Tensor, bool], None] = _look_up(torch._C, "_set_neg")
-share_storage: Callable[[torch.Tensor, torch.Tensor], None] = _look_up(
-    torch, "_functionalize_unsafe_set"
-)
-"""Give the first tensor the storage of the second."""
+
+# ── operators ───────────────────────────────────────────────────────────────────────────────────
 
 HIGHER_ORDER_OPERATOR: type[Any] = _look_up(torch._ops, "HigherOrderOperator")
+_OP_OVERLOAD = _look_up(torch._ops, "OpOverload")
 
+_all_names: Callable[[], list[str]] = _look_up(torch._C, "_dispatch_get_all_op_names")
+_get_schema: Callable[[str, str], Any] = _look_up(torch._C, "_get_schema")
+_dispatch_library: Callable[..., Any] = _look_up(torch._C, "_dispatch_library")
+_libraries: list[Any] = []
 _has_kernel: Callable[[str, str], bool] = _look_up(
     torch._C, "_dispatch_has_kernel_for_dispatch_key"
 )
@@ -103,35 +148,78 @@ _has_kernel: Callable[[str, str], bool] = _look_up(
 
 def is_composite_implicit(op: Any) -> bool:
     """Say whether an overload is made of other operators, which torch derives autograd from."""
-    return _has_kernel(op.name(), "CompositeImplicitAutograd")
+    if type(op) is not _OP_OVERLOAD:
+        return False
+    try:
+        return _has_kernel(op.name(), "CompositeImplicitAutograd")
+    except RuntimeError:  # known to TorchScript only
+        return False
+
+
+def has_view_kernel(op: Any) -> bool:
+    """Say whether torch itself makes a view of the operator's result, or counts its version."""
+    return _has_kernel(op.name(), "ADInplaceOrView")
+
+
+def composite_out_operators() -> list[str]:
+    """List aten's composite operators that write into `out` tensors."""
+    names = []
+    for name in _all_names():
+        if name.startswith("aten::") and _has_kernel(name, "CompositeImplicitAutograd"):
+            base, _, overload = name.partition(".")
+            arguments = _get_schema(base, overload).arguments
+            if any(a.kwarg_only and a.alias_info and a.alias_info.is_write for a in arguments):
+                names.append(name)
+    return names
+
+
+def wrapper_kernels(namespace: str) -> Callable[[str, Callable[..., Any]], None]:
+    """Open a library for kernels of the wrappers' own key, which get the set of keys first."""
+    library = _dispatch_library("IMPL", namespace, WRAPPER_KEY, __file__, 0)
+    _libraries.append(library)
+
+    def register(name: str, kernel: Callable[..., Any]) -> None:
+        library.impl(name.partition("::")[2], WRAPPER_KEY, kernel, True)
+
+    return register
+
+
+def fall_through_wrapper_key() -> None:
+    """Let operators without a kernel for the wrappers' own key go on to the next key."""
+    library = torch.library.Library("_", "IMPL", WRAPPER_KEY)
+    library.fallback(torch.library.fallthrough_kernel)
+    _libraries.append(library)
+
+
+def composite_kernel(op: Any) -> Callable[..., Any]:
+    """Give what runs the parts of a composite operator, as torch's C++ does."""
+    by_key = _look_up(op, "_op_dk")
+    return lambda *args, **kwargs: by_key(_implicit_key, *args, **kwargs)
 
 
 def fast_call(op: Any) -> Callable[..., Any]:
     """Give what `OpOverload.__call__` ends in, without its Python frame."""
-    if type(op) is not torch._ops.OpOverload:
+    if type(op) is not _OP_OVERLOAD:
         return op  # type: ignore[no-any-return]
     call: Callable[..., Any] = getattr(op, "_op", op)
     return call
 
 
-def decompose(op: Any) -> Callable[..., Any]:
-    """Give what runs the parts of a composite operator."""
-    method: Callable[..., Any] = _look_up(op, "decompose")
-    return method
-
-
-def is_fake(tensor: torch.Tensor) -> bool:
+def is_fake(tensor: object) -> bool:
     """Say whether a tensor is one that torch.compile traces with."""
-    return type(tensor).__name__ in ("FakeTensor", "FunctionalTensor") and type(
-        tensor
-    ).__module__.startswith("torch._subclasses")
+    cls = type(tensor)
+    return cls.__name__ in ("FakeTensor", "FunctionalTensor") and cls.__module__.startswith(
+        "torch._subclasses"
+    )
+
+
+# ── torch.compile ───────────────────────────────────────────────────────────────────────────────
+
+_set_strategy: Callable[[CodeType, Any], None] = _look_up(_eval_frame, "set_code_exec_strategy")
+_skip = _look_up(_look_up(_eval_frame, "_FrameAction"), "SKIP")
+_skip_all = _look_up(_eval_frame, "_FrameExecStrategy")(_skip, _skip)
 
 
 def skip_in_dynamo(code: CodeType) -> None:
     """Tell torch.compile to run this code as it is, and everything that it calls."""
-    skip = _eval_frame._FrameAction.SKIP
-    _eval_frame.set_code_exec_strategy(code, _eval_frame._FrameExecStrategy(skip, skip))
-
-
-for _name in ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy"):
-    _look_up(_eval_frame, _name)
+    _set_strategy(code, _skip_all)

@@ -7,158 +7,254 @@ from typing import Any
 
 import torch
 
-from subclass_utils._errors import ResizeError
-from subclass_utils._outside import alias_outside, outside_differs, outside_like, update_outside
-from subclass_utils._roles import Roles, TensorResult, roles_of
+from subclass_utils._errors import MixingError, ResizeError
+from subclass_utils._outside import (
+    alias_outside,
+    follow_version,
+    outside_differs,
+    outside_like,
+    update_outside,
+)
+from subclass_utils._roles import Roles, TensorArgument, TensorResult, roles_of
 from subclass_utils._torch_private import (
     fast_call,
+    is_alias_of,
     outside_of_handlers,
     restore_caller_state,
+    set_version,
+    share_storage,
 )
 
-__all__ = ["Plan", "transparent_plan"]
+__all__ = ["Plan", "Transparent", "mixing_error"]
 
 Plan = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
 _RESIZES = {"resize_", "resize_as_", "resize_as_sparse_", "sparse_resize_"}
-# In-place operators that can change more than values, besides those torch tags as such.
-_RESHAPES = _RESIZES | {"set_", "sparse_resize_and_clear_", "_resize_output_", "set_data"}
-
-
-def _can_change_outside(op: Any, roles: Roles) -> bool:
-    """Say whether a written argument may get another shape or place in memory."""
-    if not roles.writes:
-        return False
-    namespace, _, name = op._schema.name.partition("::")
-    if namespace == "aten" and name.endswith("_") and name not in _RESHAPES:
-        return torch.Tag.inplace_view in op.tags
-    return True
 
 
 class _Call:
-    """The wrappers that one call has, found while its arguments are unwrapped."""
+    """One call: its tensor arguments by name, the wrappers among them, what they need."""
 
-    __slots__ = ("inner", "like", "restore", "values")
+    __slots__ = ("inner", "like", "plain", "restore", "values", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, restore: bool) -> None:
         self.like: Any = None
         self.inner: list[tuple[Any, Any]] = []
         self.values: dict[str, Any] = {}
-        self.restore = False
+        self.plain: str | None = None
+        self.restore = restore
+        self.versions: list[tuple[Any, Any, int]] = []
 
 
-def transparent_plan(cls: type[Any], op: Any) -> Plan:
-    """Make what runs `op` for a class of transparent wrappers, for any arguments."""
-    roles = roles_of(op)
-    call = fast_call(op)
-    inner_name = cls.inner_tensors[0]
-    name = op.name()
-    base_name = op._schema.name.partition("::")[2]
-    writes = roles.writes
-    aliases = any(result.kind == "view" for result in roles.results)
-    reshapes = _can_change_outside(op, roles)
-    resizes = base_name in _RESIZES
+class Transparent:
+    """What runs one overload for one class of transparent wrappers, for any arguments."""
 
-    def unwrap(state: _Call, value: Any, argument: str) -> Any:
-        if isinstance(value, torch.Tensor):
-            if isinstance(value, cls):
-                inner = getattr(value, inner_name)
-                if state.like is None or type(state.like) is not cls:
-                    state.like = value
-                state.inner.append((value, inner))
-            else:
-                inner = value
-            if inner.requires_grad or inner.is_complex():
-                state.restore = True
-            return inner
-        return value
+    def __init__(self, cls: type[Any], op: Any) -> None:
+        self.cls = cls
+        self.name: str = op.name()
+        self.roles: Roles = roles_of(op)
+        self.inner_name: str = cls.inner_tensors[0]
+        self.base_name = op._schema.name.partition("::")[2]
+        self.call = fast_call(op)
+        # An operator that is written in Python counts on the state of its caller, too.
+        self.restores = (
+            self.roles.writes or self.roles.aliases or not self.name.startswith("aten::")
+        )
+        self.written = tuple(argument for argument in self.roles.arguments if argument.written)
+        self.resizes = self.base_name in _RESIZES
 
-    def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        state = _Call()
-        state.restore = writes or aliases
+    def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], counts: bool = False) -> Any:
+        """Run the operator; `counts` if autograd has not seen it and counts no versions."""
+        state = _Call(self.restores)
+        new_args, new_kwargs = self.unwrap_all(state, args, kwargs)
+        if state.plain is not None and self.cls.mixing == "error":
+            raise mixing_error(self.cls, self.name, state.plain)
+        if self.resizes:
+            self.check_resizable(state)
+        for argument in self.written:
+            if argument.is_list or counts:
+                self.note_versions(state, argument)
+        if state.restore and not outside_of_handlers():
+            with restore_caller_state():
+                result = self.call(*new_args, **new_kwargs)
+        else:
+            result = self.call(*new_args, **new_kwargs)
+        for argument in self.written:
+            self.after_write(state, argument)
+        return self.wrap_all(state, result)
+
+    @property
+    def touches(self) -> bool:
+        """Say whether the operator writes an argument, or gives a view of one."""
+        return self.roles.writes or self.roles.aliases
+
+    def in_step(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Bring wrappers in step after a handler of the class's own wrote, or made a view."""
+        state = _Call(False)
+        self.unwrap_all(state, args, kwargs)
+        for argument in self.written:
+            self.after_write(state, argument)
+        if self.roles.aliases and len(self.roles.results) == 1:
+            source = state.values.get(self.roles.results[0].source or "")
+            for value in result if isinstance(result, list | tuple) else (result,):
+                self.share_memory(value, source)
+
+    def share_memory(self, value: Any, source: Any) -> None:
+        """Give a view that a handler made the storage of what it views."""
+        if not (isinstance(value, self.cls) and isinstance(source, self.cls)) or value is source:
+            return
+        inner, memory = getattr(value, self.inner_name), getattr(source, self.inner_name)
+        strided = inner.layout is memory.layout is torch.strided
+        if strided and is_alias_of(inner, memory):
+            share_storage(value, source)
+
+    # ── arguments ───────────────────────────────────────────────────────────────────────────────
+
+    def unwrap_all(
+        self, state: _Call, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Put the inner tensors in the place of the wrappers."""
         new_args = list(args)
         new_kwargs = dict(kwargs)
-        for argument in roles.arguments:
-            key: Any
-            holder: Any
+        for argument in self.roles.arguments:
+            holder: Any = new_kwargs
+            key: Any = argument.name
             if argument.position is not None and argument.position < len(new_args):
                 holder, key = new_args, argument.position
-            elif argument.name in new_kwargs:
-                holder, key = new_kwargs, argument.name
-            else:
+            elif key not in new_kwargs:
                 continue
             value = holder[key]
             state.values[argument.name] = value
-            if argument.is_list and isinstance(value, list | tuple):
-                holder[key] = [unwrap(state, item, argument.name) for item in value]
-            elif value is not None:
-                holder[key] = unwrap(state, value, argument.name)
-        if resizes:
-            for outer, _ in state.inner:
-                _check_resizable(outer, name)
-        if state.restore and not outside_of_handlers():
-            with restore_caller_state():
-                result = call(*new_args, **new_kwargs)
+            if isinstance(value, list | tuple):
+                holder[key] = [self.unwrap(state, item, argument.name) for item in value]
+            else:
+                holder[key] = self.unwrap(state, value, argument.name)
+        return new_args, new_kwargs
+
+    def unwrap(self, state: _Call, value: Any, name: str) -> Any:
+        """Give the inner tensor of a wrapper, and anything else as it is."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        if self.is_ours(value):
+            inner = getattr(value, self.inner_name)
+            if state.like is None or (type(state.like) is not self.cls and type(value) is self.cls):
+                state.like = value
+            state.inner.append((value, inner))
         else:
-            result = call(*new_args, **new_kwargs)
-        if writes:
-            after_write(state)
-        return wrap_results(state, result)
+            inner = value
+            if state.plain is None:
+                state.plain = name
+        if inner.requires_grad or inner.is_complex():
+            state.restore = True
+        return inner
 
-    def after_write(state: _Call) -> None:
-        for argument in roles.arguments:
-            if not argument.written:
-                continue
-            value = state.values.get(argument.name)
-            outers = value if argument.is_list else (value,)
-            for outer in outers or ():
-                if not isinstance(outer, cls):
-                    continue
-                inner = getattr(outer, inner_name)
-                if reshapes and outside_differs(outer, inner):
-                    update_outside(outer, inner, tuple(state.inner))
-
-    def wrap_results(state: _Call, result: Any) -> Any:
-        results = roles.results
-        if len(results) == 1:
-            return wrap_one(state, result, results[0])
-        if not results:
-            return result
-        return tuple(
-            wrap_one(state, value, role) for value, role in zip(result, results, strict=True)
+    def is_ours(self, value: Any) -> bool:
+        """Say whether a value is a wrapper of this class, of a child, or of a parent."""
+        return type(value) is self.cls or (
+            isinstance(value, self.cls)
+            or (issubclass(self.cls, type(value)) and self.inner_name in value.__dict__)
         )
 
-    def wrap_one(state: _Call, value: Any, role: TensorResult) -> Any:
+    # ── writes ──────────────────────────────────────────────────────────────────────────────────
+
+    def check_resizable(self, state: _Call) -> None:
+        """Refuse to resize what came from `.data`."""
+        for outer, _ in state.inner:
+            if outer.__dict__.get("_from_data"):
+                raise ResizeError(
+                    f"{self.name}: this tensor came from `.data`, and a wrapper's `.data` cannot "
+                    "tell the tensor it came from of another size. Resize `tensor.detach()`, or "
+                    "the tensor itself under torch.no_grad()."
+                )
+
+    def note_versions(self, state: _Call, argument: TensorArgument) -> None:
+        """Remember versions that autograd will not count: it passes over the tensors of a list."""
+        value = state.values.get(argument.name)
+        for outer in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(outer, self.cls):
+                inner = getattr(outer, self.inner_name)
+                if not inner.is_inference():
+                    state.versions.append((outer, inner, inner._version))
+
+    def after_write(self, state: _Call, argument: TensorArgument) -> None:
+        """Bring the outside of what was written in step."""
+        value = state.values.get(argument.name)
+        for outer in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(outer, self.cls):
+                inner = getattr(outer, self.inner_name)
+                if outside_differs(outer, inner):
+                    update_outside(outer, inner, tuple(state.inner))
+        for outer, inner, version in state.versions:
+            if not outer.is_inference() and inner._version != version:
+                set_version(outer, outer._version + inner._version - version)
+        state.versions.clear()
+
+    # ── results ─────────────────────────────────────────────────────────────────────────────────
+
+    def wrap_all(self, state: _Call, result: Any) -> Any:
+        """Wrap the tensors of a result."""
+        roles = self.roles.results
+        if len(roles) == 1:
+            return self.wrap_result(state, result, roles[0])
+        if not roles:
+            return result
+        return tuple(map(self.wrap_result, [state] * len(roles), result, roles))
+
+    def wrap_result(self, state: _Call, value: Any, role: TensorResult) -> Any:
+        """Wrap one result by its role."""
         if value is None or role.kind == "none":
             return value
         source = state.values.get(role.source) if role.source is not None else None
         if role.kind == "same":
             return source
-        if role.is_list or isinstance(value, list | tuple):
-            return [wrap_tensor(state, item, source) for item in value]
-        return wrap_tensor(state, value, source)
+        if state.plain is not None and self.cls.mixing == "unwrap":
+            return value
+        if isinstance(value, list | tuple):
+            if self.base_name.startswith("_foreach_"):
+                return self.wrap_each(state, value)
+            return [self.wrap(state, item, source) for item in value]
+        return self.wrap(state, value, source)
 
-    def wrap_tensor(state: _Call, value: Any, source: Any) -> Any:
+    def wrap_each(self, state: _Call, values: Sequence[Any]) -> list[Any]:
+        """Wrap the results of an operator on lists, each by the arguments at its place."""
+        lists = [value for value in state.values.values() if isinstance(value, list | tuple)]
+        single = [value for value in state.values.values() if isinstance(value, torch.Tensor)]
+        return [
+            self.wrap(state, value, None)
+            if any(map(self.is_ours, [*single, *(items[index] for items in lists)]))
+            else value
+            for index, value in enumerate(values)
+        ]
+
+    def wrap_fresh(self, value: Any, like: Any) -> Any:
+        """Wrap a fresh tensor of any layout."""
+        state = _Call(False)
+        state.like = like
+        return self.wrap(state, value, None)
+
+    def wrap(self, state: _Call, value: Any, source: Any) -> Any:
+        """Wrap one tensor; give an argument back where it is that argument's inner tensor."""
         if not isinstance(value, torch.Tensor):
             return value
         for outer, inner in state.inner:
             if inner is value:
                 return outer
-        if isinstance(source, cls):
-            wrapper = alias_outside(cls, value, source)
+        if isinstance(source, self.cls):
+            wrapper = alias_outside(self.cls, value, source)
         else:
-            wrapper = outside_like(cls, value)
-        setattr(wrapper, inner_name, value)
-        cls._carry_metadata(wrapper, state.like)
+            wrapper = outside_like(self.cls, value)
+            follow_version(wrapper, value)
+        setattr(wrapper, self.inner_name, value)
+        self.cls._carry_metadata(wrapper, state.like)
         return wrapper
 
-    return run
 
-
-def _check_resizable(outer: Any, name: str) -> None:
-    if outer.__dict__.get("_from_data"):
-        raise ResizeError(
-            f"{name}: this tensor came from `.data`, and a wrapper's `.data` cannot tell the "
-            "tensor it came from of another size. Resize `tensor.detach()`, or the tensor itself "
-            "under torch.no_grad()."
-        )
+def mixing_error(cls: type[Any], name: str, argument: str) -> MixingError:
+    """Make the error of a plain tensor in a call that has to be of wrappers alone."""
+    return MixingError(
+        f"{name}: argument {argument!r} is a plain Tensor; {cls.__name__} mixes by policy "
+        f"'error': wrap it with {cls.__name__}.from_plain, or declare mixing=\"wrap\".",
+        qualified_name=name,
+        argument=argument,
+        cls=cls,
+    )

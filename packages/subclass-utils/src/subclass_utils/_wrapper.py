@@ -6,49 +6,175 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
+from dispatch_core import HandlerError, HandlerTable
+from torch.serialization import add_safe_globals
 
+from subclass_utils import _copying
+from subclass_utils._collation import register_collation
+from subclass_utils._declaration import check_class, check_object, with_wrapper_key
+from subclass_utils._errors import DeclarationError, MixingError
+from subclass_utils._memory import NoMemory
 from subclass_utils._outside import outside_like
-from subclass_utils._torch_private import (
-    decompose,
-    is_composite_implicit,
-    no_torch_function,
-    outside_of_handlers,
-    restore_caller_state,
-    skip_in_dynamo,
-)
-from subclass_utils._transparent import Plan, transparent_plan
+from subclass_utils._plans import make_plan, runs_in_parts, runs_whole
+from subclass_utils._torch_private import no_torch_function, skip_in_dynamo, without_modes
+from subclass_utils._whole import install
 
 __all__ = ["WrapperTensor"]
 
+_data = torch.Tensor.data
 
-class WrapperTensor(torch.Tensor):
-    """A tensor that holds inner tensors and answers every operator with them."""
+
+class _WrapperMeta(torch._C._TensorMeta):
+    """Checks an object when it has been made, and keeps a class's table and plans together."""
+
+    def __call__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        wrapper = with_wrapper_key(cls.__new__(cls, *args, **kwargs))
+        if isinstance(wrapper, cls):
+            wrapper.__init__(*args, **kwargs)
+            check_object(wrapper)
+        return wrapper
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "table":
+            made: Any = cls
+            made._set_up_table()
+
+
+class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
+    """A tensor that holds inner tensors and answers every operator with them.
+
+    A class with one inner tensor of the same shape and dtype is *transparent*: an operator
+    without a handler runs on the inner tensor and its result is wrapped, carrying the metadata of
+    the first wrapper among the arguments. A class whose outside differs says it in `__new__` and
+    gives `to_plain` and `from_plain`.
+
+    Class attributes:
+        inner_tensors: the names of the attributes that hold tensors.
+        metadata: the names of the attributes that travel along: builtins, Enum members, frozen
+            dataclasses of these, torch.dtype, torch.device, torch.Size.
+        mixing: what a plain tensor beside a wrapper means to an operator without a handler:
+            "wrap" it, "unwrap" the wrappers (the result is plain), or "error".
+        without_handler: what an operator without a handler does where the outside differs:
+            "error", or "to_plain": run on `to_plain()`, with a plain result.
+        table: the handlers, inherited through the MRO.
+
+    Raises: DeclarationError for a declaration that does not hold, at class creation or at
+    construction.
+    """
 
     inner_tensors: ClassVar[tuple[str, ...]] = ("elem",)
     metadata: ClassVar[tuple[str, ...]] = ()
     mixing: ClassVar[Literal["error", "wrap", "unwrap"]] = "wrap"
+    without_handler: ClassVar[Literal["error", "to_plain"]] = "error"
+    table: ClassVar[HandlerTable] = HandlerTable()
 
-    _plans: ClassVar[dict[Any, Plan]] = {}
+    _entries: ClassVar[Any]
+    _plans: ClassVar[dict[Any, Any]]
+    _transparent: ClassVar[bool] = True
 
     __torch_function__ = no_torch_function
 
+    # ── the class ───────────────────────────────────────────────────────────────────────────────
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        check_class(cls, _overridden(cls))
+        cls._transparent = (
+            len(cls.inner_tensors) == 1
+            and "to_plain" not in _overridden(cls)
+            and "from_plain" not in _overridden(cls)
+        )
+        cls._set_up_table()
+        _make_honest(cls)
+        register_collation(cls)
+        add_safe_globals([cls])
+
+    @classmethod
+    def _set_up_table(cls) -> None:
+        cls._entries = cls.table._entries
         cls._plans = {}
 
-    @staticmethod
-    def __new__(
-        cls: type[Any], elem: torch.Tensor, *args: Any, requires_grad: bool = False, **kwargs: Any
-    ) -> Any:
-        return outside_like(cls, elem, requires_grad)
+    @classmethod
+    def _has_own_handler(cls, func: Any) -> bool:
+        """Say whether the class answers an operator by itself."""
+        own_dispatch = cls.__torch_dispatch__.__func__  # type: ignore[attr-defined]
+        return own_dispatch is not _default_dispatch or cls._entries[func].kind != "missing"
 
-    def __init__(self, elem: torch.Tensor, *, requires_grad: bool = False) -> None:
-        self.elem = elem.detach() if requires_grad else elem
+    # ── making one ──────────────────────────────────────────────────────────────────────────────
+
+    @staticmethod
+    def __new__(cls: type[Any], *args: Any, requires_grad: bool = False, **kwargs: Any) -> Any:
+        """Make the outside of a transparent wrapper: that of its inner tensor."""
+        name = cls.inner_tensors[0]
+        inner = args[0] if args else kwargs.get(name)
+        if not isinstance(inner, torch.Tensor):
+            raise DeclarationError(
+                f"{cls.__qualname__}: the first argument must be the inner tensor {name!r}, not a "
+                f"{type(inner).__qualname__}; a class that is made otherwise says its outside in "
+                "__new__",
+                cls=cls,
+            )
+        return outside_like(cls, inner, requires_grad)
+
+    def __init__(self, *values: Any, requires_grad: bool = False, **named: Any) -> None:
+        """Set the inner tensors and the metadata, in the order declared or by name.
+
+        If the wrapper itself requires grad its inner tensors are detached.
+        """
+        cls = type(self)
+        names = (*cls.inner_tensors, *cls.metadata)
+        if len(values) > len(names):
+            raise DeclarationError(
+                f"{cls.__qualname__} takes {', '.join(names)}: got {len(values)} arguments", cls=cls
+            )
+        given = dict(zip(names, values, strict=False))
+        for name, value in named.items():
+            if name not in names or name in given:
+                problem = "twice" if name in given else "which it does not declare"
+                raise DeclarationError(
+                    f"{cls.__qualname__} takes {', '.join(names)}: got {name!r}, {problem}",
+                    cls=cls,
+                )
+            given[name] = value
+        for name, value in given.items():
+            if requires_grad and name in cls.inner_tensors:
+                value = value.detach()
+            setattr(self, name, value)
 
     @classmethod
     def _carry_metadata(cls, wrapper: Any, like: Any) -> None:
+        """Give a new wrapper the metadata of another one."""
         for name in cls.metadata:
-            setattr(wrapper, name, getattr(like, name))
+            if like is not None and hasattr(like, name):
+                setattr(wrapper, name, getattr(like, name))
+            elif not hasattr(cls, name):
+                raise DeclarationError(
+                    f"{cls.__qualname__}: no wrapper among the arguments says what metadata "
+                    f"{name!r} a new one has: give the class attribute {name} a default",
+                    cls=cls,
+                )
+
+    def to_plain(self) -> torch.Tensor:
+        """Give the plain tensor that this stands for."""
+        plain: torch.Tensor = getattr(self, type(self).inner_tensors[0])
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        """Wrap a plain tensor, with the metadata of `like`."""
+        if not cls._transparent:
+            raise DeclarationError(
+                f"{cls.__qualname__}: its outside differs from its inner tensors, so it must "
+                "give to_plain(self) and the classmethod from_plain(cls, plain, like)",
+                cls=cls,
+            )
+        made = outside_like(cls, plain)
+        setattr(made, cls.inner_tensors[0], plain)
+        cls._carry_metadata(made, like)
+        return made
+
+    # ── operators ───────────────────────────────────────────────────────────────────────────────
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]  # torch's stub forgets func
@@ -58,38 +184,175 @@ class WrapperTensor(torch.Tensor):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        try:
-            plan = cls._plans[func]
-        except KeyError:
-            plan = cls._plans[func] = cls._make_plan(func)
-        return plan(args, kwargs or {})
+        """Answer an operator: by its handler, or by what the declaration says."""
+        plan = cls._plans.get(cls._entries[func])
+        if plan is None:
+            plan = make_plan(cls, func)
+        return plan(types, args, kwargs or {})
 
     @classmethod
-    def _make_plan(cls, func: Any) -> Plan:
-        if cls._runs_in_parts(func):
-            return _parts_plan(func)
-        return transparent_plan(cls, func)
+    def _run_whole(cls, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return runs_whole(cls, func, args, kwargs)
+
+    @classmethod
+    def _wants_parts(cls) -> bool:
+        """Say whether the class may do something of its own with a composite operator's parts."""
+        own_dispatch = cls.__torch_dispatch__.__func__  # type: ignore[attr-defined]
+        return own_dispatch is not _default_dispatch or _has_handlers(cls)
 
     @classmethod
     def _runs_in_parts(cls, func: Any) -> bool:
-        return is_composite_implicit(func)
+        """Say whether an operator is none of its own to this class: its parts arrive instead."""
+        return cls._entries[func].kind == "missing" and runs_in_parts(func)
 
-    def __repr__(self) -> str:  # type: ignore[override]  # no tensor_contents
-        requires_grad = ", requires_grad=True" if self.requires_grad else ""
-        with torch._C._DisableTorchDispatch():
-            return f"{type(self).__name__}({self.elem!r}{requires_grad})"
+    # ── data ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def data(self) -> Any:
+        """Give a wrapper of the same data that autograd knows nothing of."""
+        made = _data.__get__(self)  # type: ignore[attr-defined]
+        if isinstance(made, WrapperTensor) and made is not self:
+            for name in type(self).inner_tensors:
+                if name in made.__dict__:
+                    setattr(made, name, getattr(self, name).data)
+            made.__dict__["_from_data"] = True
+        return made
+
+    @data.setter
+    def data(self, other: torch.Tensor) -> None:
+        """Take over the data, and so shape and metadata, of another tensor."""
+        cls = type(self)
+        if not isinstance(other, cls):
+            if cls.mixing == "error":
+                raise MixingError(
+                    f"{cls.__qualname__}.data: the new data is a plain Tensor; {cls.__qualname__} "
+                    f"mixes by policy 'error': wrap it with {cls.__qualname__}.from_plain.",
+                    qualified_name="data",
+                    argument="data",
+                    cls=cls,
+                )
+            other = cls.from_plain(other.detach(), self)
+        inner = [getattr(other, name).data for name in cls.inner_tensors]
+        made = _copying.make_described(cls, _copying.describe_outside(other), inner)
+        _data.__set__(self, made)  # type: ignore[attr-defined]
+        for name, tensor in zip(cls.inner_tensors, inner, strict=True):
+            setattr(self, name, tensor)
+        cls._carry_metadata(self, other)
+
+    # ── torch.compile ───────────────────────────────────────────────────────────────────────────
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        """Give the names of the inner tensors, and what else it takes to build this again."""
+        metadata = tuple(getattr(self, name) for name in self.metadata)
+        strided = self.layout is torch.strided
+        outside = (
+            ()
+            if self._transparent
+            else (self.dtype, self.layout, self.storage_offset() if strided else None)
+        )
+        return list(self.inner_tensors), (metadata, outside)
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls, inner: Mapping[str, Any], context: Any, size: Any, stride: Any
+    ) -> Any:
+        """Build a wrapper from what `__tensor_flatten__` gave."""
+        metadata, outside = context
+        tensors = [inner[name] for name in cls.inner_tensors]
+        description: dict[str, Any] = {}
+        if outside:
+            dtype, layout, offset = outside
+            description = {
+                "size": size,
+                "stride": stride,
+                "offset": offset,
+                "dtype": dtype,
+                "layout": layout,
+                "device": tensors[0].device,
+                "conj": False,
+                "neg": False,
+            }
+        made = _copying.make_described(cls, description, tensors)
+        for name, value in zip(cls.metadata, metadata, strict=True):
+            setattr(made, name, value)
+        return made
+
+    # ── copies ──────────────────────────────────────────────────────────────────────────────────
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Copy the inner tensors and everything else; see `_copying.deepcopy_wrapper`."""
+        return _copying.deepcopy_wrapper(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Say how to build this again, for pickle, torch.save, copy.copy and queues."""
+        return _copying.reduce_wrapper(self)
+
+    # ── text ────────────────────────────────────────────────────────────────────────────────────
+
+    def __repr__(self) -> str:  # type: ignore[override]  # without tensor_contents
+        """Show class, inner tensors and metadata, without dispatching anything."""
+        cls = type(self)
+        with without_modes(), torch._C._DisableFuncTorch():
+            shown = [repr(self.__dict__.get(cls.inner_tensors[0]))]
+            shown += [f"{name}={self.__dict__.get(name)!r}" for name in cls.inner_tensors[1:]]
+            shown += [f"{name}={getattr(self, name, None)!r}" for name in cls.metadata]
+            if self.requires_grad:
+                shown.append("requires_grad=True")
+        return f"{cls.__name__}({', '.join(shown)})"
+
+    def __format__(self, spec: str) -> str:
+        """Format the number of a 0-dim tensor, as torch does; anything else as `repr`."""
+        if self.dim() == 0 and spec:
+            with without_modes():
+                return format(self.to_plain().detach().item(), spec)
+        return format(repr(self), spec)
 
 
-def _parts_plan(func: Any) -> Plan:
-    parts = decompose(func)
-
-    def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if outside_of_handlers():
-            return parts(*args, **kwargs)
-        with restore_caller_state():
-            return parts(*args, **kwargs)
-
-    return run
+def _has_handlers(cls: type[Any]) -> bool:
+    return any(
+        table._exact or table._packets or table._rules or table._fallback
+        for table in cls.table._line()
+    )
 
 
+def _overridden(cls: type[Any]) -> set[str]:
+    """List what a class, or a base between it and WrapperTensor, has of its own."""
+    line = cls.__mro__[: cls.__mro__.index(WrapperTensor)]
+    return {name for base in line for name in vars(base)}
+
+
+def _make_honest(cls: type[Any]) -> None:
+    """Let no TypeError of a class's own `__torch_dispatch__` turn into "unsupported operand"."""
+    own: Any = cls.__dict__.get("__torch_dispatch__")
+    inner = getattr(own, "__func__", None)
+    if inner is None:
+        return
+
+    def __torch_dispatch__(
+        cls: type[Any],
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        try:
+            return own.__get__(None, cls)(func, types, args, kwargs or {})
+        except TypeError as error:
+            raise HandlerError(
+                f"{func.name()}: {cls.__qualname__}.__torch_dispatch__ raised "
+                f"{type(error).__name__}: {error}",
+                overload=func,
+                handler=inner,
+            ) from error
+
+    __torch_dispatch__.__honest__ = inner  # type: ignore[attr-defined]
+    skip_in_dynamo(__torch_dispatch__.__code__)
+    cls.__torch_dispatch__ = classmethod(__torch_dispatch__)
+
+
+_default_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
+WrapperTensor._set_up_table()
+register_collation(WrapperTensor)
+add_safe_globals([WrapperTensor, _copying.rebuild_wrapper])
 skip_in_dynamo(WrapperTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]
+install(WrapperTensor)

@@ -1,0 +1,27 @@
+"""Let a DataLoader's default collation give the same wrapper with workers as without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from dispatch_core import NoHandlerError
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+__all__ = ["register_collation"]
+
+
+def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Stack wrappers. torch would stack into shared memory in a worker, and lose the class."""
+    first = batch[0]
+    try:
+        return torch.stack(list(batch), 0)
+    except NoHandlerError:
+        plain = torch.stack([item.to_plain() for item in batch], 0)
+        return type(first).from_plain(plain, first)
+
+
+def register_collation(cls: type[Any]) -> None:
+    """Make the default collation stack the wrappers of a class as wrappers."""
+    default_collate_fn_map[cls] = _collate

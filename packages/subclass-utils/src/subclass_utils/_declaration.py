@@ -1,0 +1,213 @@
+"""Check what a wrapper class declares, when the class is made and when an object is."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+import torch
+
+from subclass_utils._errors import DeclarationError
+from subclass_utils._outside import outside_differs
+from subclass_utils._torch_private import WRAPPER_KEYS, has_key, make_outside
+
+__all__ = ["check_class", "check_object", "travels", "with_wrapper_key"]
+
+_MIXING = ("error", "wrap", "unwrap")
+_WITHOUT_HANDLER = ("error", "to_plain")
+_PLAIN_TYPES = (
+    type(None),
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    range,
+    slice,
+    type(Ellipsis),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+)
+_CONTAINERS = (tuple, list, set, frozenset)
+
+
+def travels(value: Any) -> str | None:
+    """Say what keeps a value from travelling with a wrapper; None if nothing does."""
+    cls = type(value)
+    if cls in _PLAIN_TYPES or isinstance(value, enum.Enum):
+        return None
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return None
+    if isinstance(value, torch.Tensor):
+        return "a tensor: declare it in inner_tensors"
+    if cls in _CONTAINERS:
+        return next(filter(None, map(travels, value)), None)
+    if cls is dict:
+        return next(filter(None, map(travels, [*value.keys(), *value.values()])), None)
+    if dataclasses.is_dataclass(cls):
+        if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            return f"a {cls.__qualname__}, a dataclass that is not frozen"
+        fields = [getattr(value, field.name) for field in dataclasses.fields(cls)]
+        return next(filter(None, map(travels, fields)), None)
+    return f"a {cls.__qualname__}"
+
+
+def check_class(cls: type[Any], overridden: set[str]) -> None:
+    """Check a new class's declaration, and report everything that is wrong with it at once.
+
+    Raises: DeclarationError.
+    """
+    faults = [
+        *_check_names(cls, "inner_tensors"),
+        *_check_names(cls, "metadata"),
+    ]
+    if not faults:
+        both = set(cls.inner_tensors) & set(cls.metadata)
+        if both:
+            faults.append(f"{sorted(both)} are declared both as inner tensors and as metadata")
+        if not cls.inner_tensors:
+            faults.append("inner_tensors is empty: name the attributes that hold tensors")
+        faults += _check_defaults(cls)
+    if cls.mixing not in _MIXING:
+        faults.append(f"mixing is {cls.mixing!r}, but must be one of {', '.join(_MIXING)}")
+    if cls.without_handler not in _WITHOUT_HANDLER:
+        faults.append(
+            f"without_handler is {cls.without_handler!r}, but must be one of "
+            f"{', '.join(_WITHOUT_HANDLER)}"
+        )
+    own = {name: name in overridden for name in ("__new__", "to_plain", "from_plain")}
+    if own["to_plain"] != own["from_plain"]:
+        given, missing = ("to_plain", "from_plain")[:: 1 if own["to_plain"] else -1]
+        faults.append(
+            f"it has {given} but not {missing}: where the outside differs from the inner tensors, "
+            "give both, to_plain(self) and the classmethod from_plain(cls, plain, like)"
+        )
+    differs = own["to_plain"] or own["from_plain"] or len(cls.inner_tensors) > 1
+    if differs and not own["__new__"]:
+        why = (
+            f"it has {len(cls.inner_tensors)} inner tensors"
+            if len(cls.inner_tensors) > 1
+            else "it has to_plain and from_plain"
+        )
+        faults.append(
+            f"{why}, so its outside is not that of one inner tensor: say the outside in __new__, "
+            "which returns torch.Tensor._make_wrapper_subclass(cls, size, dtype=…, device=…, "
+            "requires_grad=…)"
+        )
+    if faults:
+        raise DeclarationError(
+            f"{cls.__qualname__}: " + "; ".join(faults),
+            cls=cls,
+        )
+
+
+def _check_names(cls: type[Any], attribute: str) -> list[str]:
+    names = getattr(cls, attribute)
+    if isinstance(names, str) or not isinstance(names, tuple):
+        return [f"{attribute} is {names!r}, but must be a tuple of attribute names"]
+    faults = []
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier():
+            faults.append(f"{attribute} has {name!r}, which is no name of an attribute")
+        elif name.startswith("__"):
+            faults.append(f"{attribute} has {name!r}: names with two underscores are Python's own")
+        elif hasattr(torch.Tensor, name):
+            faults.append(
+                f"{attribute} has {name!r}, which would hide torch.Tensor.{name}: "
+                f"take another name, such as '{name}_' or '_{name}'"
+            )
+    if len(set(names)) != len(names):
+        faults.append(f"{attribute} names an attribute twice: {names!r}")
+    return faults
+
+
+def _check_defaults(cls: type[Any]) -> list[str]:
+    faults = []
+    for name in cls.metadata:
+        value = getattr(cls, name, None)
+        problem = None if hasattr(type(value), "__get__") else travels(value)
+        if problem is not None:
+            faults.append(f"metadata {name!r} is {problem}, which cannot travel; {_TRAVELLERS}")
+    return faults
+
+
+_TRAVELLERS = (
+    "values may be builtins, Enum members, frozen dataclasses of these, torch.dtype, torch.device "
+    "and torch.Size"
+)
+
+
+def check_object(wrapper: Any) -> None:
+    """Check that a new object has what its class declares.
+
+    Raises: DeclarationError.
+    """
+    cls = type(wrapper)
+    for name in cls.inner_tensors:
+        value = getattr(wrapper, name, None)
+        if not isinstance(value, torch.Tensor):
+            got = f"a {type(value).__qualname__}" if name in wrapper.__dict__ else "not set"
+            raise DeclarationError(
+                f"{cls.__qualname__}: inner tensor {name!r} is {got} after __init__, but must be "
+                f"a tensor: set self.{name} in __init__, or take it off inner_tensors",
+                cls=cls,
+            )
+    for name in cls.metadata:
+        if not hasattr(wrapper, name):
+            raise DeclarationError(
+                f"{cls.__qualname__}: metadata {name!r} is not set after __init__: set "
+                f"self.{name}, or take it off metadata",
+                cls=cls,
+            )
+        problem = travels(getattr(wrapper, name))
+        if problem is not None:
+            raise DeclarationError(
+                f"{cls.__qualname__}: metadata {name!r} is {problem}, which cannot travel; "
+                f"{_TRAVELLERS}",
+                cls=cls,
+            )
+    if cls._transparent:
+        inner = getattr(wrapper, cls.inner_tensors[0])
+        if outside_differs(wrapper, inner):
+            raise DeclarationError(
+                f"{cls.__qualname__}: __new__ says an outside of {_outside_text(wrapper)}, but "
+                f"the inner tensor {cls.inner_tensors[0]!r} has {_outside_text(inner)}. A class "
+                "whose outside differs must give to_plain(self) and the classmethod "
+                "from_plain(cls, plain, like); else leave __new__ away.",
+                cls=cls,
+            )
+
+
+def _outside_text(tensor: torch.Tensor) -> str:
+    stride = f", stride {tuple(tensor.stride())}" if tensor.layout is torch.strided else ""
+    return f"{tensor.dtype} and size {tuple(tensor.size())}{stride}"
+
+
+def with_wrapper_key(wrapper: Any) -> Any:
+    """Give a wrapper whose `__new__` did not use ours the dispatch key that ours have."""
+    if not isinstance(wrapper, torch.Tensor) or has_key(wrapper):
+        return wrapper
+    strided = wrapper.layout is torch.strided
+    made = make_outside(
+        type(wrapper),
+        wrapper.size(),
+        wrapper.stride() if strided else None,
+        wrapper.storage_offset() if strided else None,
+        None,
+        wrapper.dtype,
+        wrapper.layout,
+        wrapper.device,
+        False,
+        wrapper.requires_grad,
+        None,
+        False,
+        False,
+        WRAPPER_KEYS,
+    )
+    made.__dict__.update(wrapper.__dict__)
+    return made

@@ -1,0 +1,163 @@
+"""Choose, once for each class and overload, what answers an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from dispatch_core import NoHandlerError
+from dispatch_core._composite import is_kept
+
+from subclass_utils._fast_paths import fast_path
+from subclass_utils._inner_wise import inner_wise_plan
+from subclass_utils._torch_private import (
+    HIGHER_ORDER_OPERATOR,
+    composite_kernel,
+    has_view_kernel,
+    is_composite_implicit,
+    outside_of_handlers,
+    restore_caller_state,
+)
+from subclass_utils._transparent import Transparent, mixing_error
+
+__all__ = ["TypedPlan", "make_plan", "runs_in_parts", "runs_whole"]
+
+TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
+
+_QUERIES = {
+    torch.ops.prim.layout.default: lambda inner: inner.layout,
+    torch.ops.prim.device.default: lambda inner: inner.device,
+}
+
+
+# Under inference mode these give views, of a tensor from outside.
+_SAFE = {
+    torch.ops.aten.unsafe_split.Tensor: torch.ops.aten.split.Tensor,
+    torch.ops.aten.unsafe_split_with_sizes.default: torch.ops.aten.split_with_sizes.default,
+}
+
+
+def make_plan(cls: type[Any], func: Any) -> TypedPlan:
+    """Make what answers `func` for a class, and remember it until the class's table changes."""
+    entry = cls._entries[func]
+    plan = cls._plans[entry] = _choose(cls, func, entry)
+    return plan
+
+
+def _choose(cls: type[Any], func: Any, entry: Any) -> TypedPlan:
+    if entry.kind != "missing":
+        return _handled(cls, func)
+    if isinstance(func, HIGHER_ORDER_OPERATOR):
+        return _higher_order(cls, func)
+    query = _QUERIES.get(func)
+    if query is not None:
+        return lambda types, args, kwargs: query(getattr(args[0], cls.inner_tensors[0]))
+    if cls._transparent:
+        whole = fast_path(cls, func, Transparent(cls, func))
+    else:
+        inner_wise = inner_wise_plan(cls, func)
+
+        def whole(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            return inner_wise(args, kwargs)
+
+    safe = _SAFE.get(func)
+    if safe is not None:
+        return _safe(safe, whole)
+    if not is_composite_implicit(func):
+        return whole
+    parts = _parts(func)
+
+    def composite(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if is_kept(func):
+            return whole(types, args, kwargs)
+        return parts(args, kwargs)
+
+    return composite
+
+
+def runs_in_parts(func: Any) -> bool:
+    """Say whether an operator without a handler is taken apart at this moment."""
+    return is_composite_implicit(func) and not is_kept(func)
+
+
+def _parts(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any]], Any]:
+    """Run a composite operator's parts; under inference mode it arrives in one piece."""
+    parts = composite_kernel(func)
+    # Where torch makes a view of the whole result, or counts its version, the parts must not.
+    within = has_view_kernel(func)
+
+    def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if within or outside_of_handlers():
+            return parts(*args, **kwargs)
+        with restore_caller_state():
+            return parts(*args, **kwargs)
+
+    return run
+
+
+def runs_whole(cls: type[Any], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run a composite operator on the inner tensors; NotImplemented where its parts are due.
+
+    They are where a gradient may be needed, and where a class has handlers for parts.
+    """
+    if not cls._transparent or cls._wants_parts() or is_kept(func):
+        return NotImplemented
+    if torch.is_grad_enabled():
+        for value in (*args, *kwargs.values()):
+            for item in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(item, torch.Tensor) and item.requires_grad:
+                    return NotImplemented
+    return Transparent(cls, func)(args, kwargs, counts=True)
+
+
+def _safe(safe: Any, whole: TypedPlan) -> TypedPlan:
+    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if torch.is_inference_mode_enabled() and not outside_of_handlers():
+            with restore_caller_state():
+                return safe(*args, **kwargs)
+        return whole(types, args, kwargs)
+
+    return run
+
+
+def _higher_order(cls: type[Any], func: Any) -> TypedPlan:
+    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        raise NoHandlerError(
+            f"{func.name()}: a higher-order operator reached {cls.__qualname__}, which has no "
+            f"handler for it: register one with @{cls.__qualname__}.table.implements(...), a "
+            "function (func, *args, **kwargs), or call it on to_plain().",
+            overload=func,
+            declined=(cls,),
+        )
+
+    return run
+
+
+def _handled(cls: type[Any], func: Any) -> TypedPlan:
+    """Call the handler; for a transparent class, bring what it wrote in step afterwards."""
+    dispatch = cls.table.dispatch
+    checks = cls.mixing == "error"
+    after = Transparent(cls, func) if cls._transparent and hasattr(func, "_schema") else None
+
+    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if checks:
+            _refuse_plain(cls, func, args, kwargs)
+        result = dispatch(func, types, args, kwargs)
+        if after is not None and after.touches:
+            after.in_step(args, kwargs, result)
+        return result
+
+    return run
+
+
+def _refuse_plain(
+    cls: type[Any], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    for position, value in (*enumerate(args), *kwargs.items()):
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, torch.Tensor) and not isinstance(item, cls):
+                name = (
+                    func._schema.arguments[position].name if isinstance(position, int) else position
+                )
+                raise mixing_error(cls, func.name(), str(name))
