@@ -7,7 +7,7 @@ subclassing :class:`Check`; give it to the builder with ``builder.add(guard, che
 
 from __future__ import annotations
 
-import sys
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from guards import _fetch
+from guards._class_names import find_class, importable_name
 from guards._constants import is_constant, same_constant, spell, type_name
 from guards._emit import Emitter, is_heap_type
 from guards._errors import UnsupportedGuardError
@@ -65,6 +66,15 @@ class Check:
         false.
         """
         raise NotImplementedError
+
+    def pattern(self) -> tuple[str, Any] | None:
+        """Say whether this is a common test that can be made of many values in one step.
+
+        ``("identity", value)``, ``("type", class)``, ``("constant", value)``,
+        ``("immutable", value)``, and ``("tensors", None)`` for a TensorCheck; None where it is
+        not.
+        """
+        return None
 
     def expected(self) -> str:
         """Say in words what the check wants."""
@@ -149,6 +159,10 @@ class TypeCheck(OneSourceCheck):
         named = emitter.constant(importable_name, "class_name")
         return f"{named}(type({names[0]})) == {self.name!r}"
 
+    def pattern(self) -> tuple[str, Any] | None:
+        cls = self.cls()
+        return None if cls is None else ("type", cls)
+
     def expected(self) -> str:
         return f"of type {self.name.removeprefix('builtins:').replace(':', '.')}"
 
@@ -167,27 +181,6 @@ class TypeCheck(OneSourceCheck):
 
 def _weak_class(cls: type | None) -> Any:
     return weakref.ref(cls) if cls is not None and is_heap_type(cls) else None
-
-
-def importable_name(cls: type) -> str:
-    """Give ``module:qualified.name`` of a class."""
-    module = type.__dict__["__dict__"].__get__(cls).get("__module__")
-    if not isinstance(module, str):
-        module = "builtins"
-    return f"{module}:{type.__dict__['__qualname__'].__get__(cls)}"
-
-
-def find_class(name: str) -> type | None:
-    """Find a class by its importable name, among what is imported already; imports nothing."""
-    module, _, path = name.partition(":")
-    found: Any = sys.modules.get(module, MISSING)
-    for part in path.split("."):
-        if isinstance(found, Absent):
-            return None
-        found = _fetch.attribute(found, part)
-    if isinstance(found, type) and importable_name(found) == name:
-        return found
-    return None
 
 
 class IdentityCheck(OneSourceCheck):
@@ -215,8 +208,13 @@ class IdentityCheck(OneSourceCheck):
         value = self._value()
         if value is None:
             return "False"
-        hint = getattr(type(value), "__name__", "object")
-        return f"id({names[0]}) == {emitter.identity(value, hint, vital=True)}"
+        return f"id({names[0]}) == {emitter.identity(value, type(value).__name__, vital=True)}"
+
+    def pattern(self) -> tuple[str, Any] | None:
+        if self._singleton or self._static:
+            return "identity", self._value
+        value = self._value()
+        return None if value is None else ("identity", value)
 
     def expected(self) -> str:
         if not self._singleton and not self._static and self._value() is None:
@@ -268,31 +266,25 @@ class EqualsCheck(OneSourceCheck):
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         name, value = names[0], self.value
         cls = type(value)
-        if value is None or cls in (bool, type(Ellipsis), type(NotImplemented)):
-            return f"{name} is {value!r}"
-        if cls in (int, str, bytes) and _is_short(value):
-            return f"type({name}) is {cls.__name__} and {name} == {value!r}"
-        if cls is float and value == value and value not in (0.0, float("inf"), -float("inf")):
-            return f"type({name}) is float and {name} == {value!r}"
-        if cls is torch.device:
-            device = emitter.constant(value, "device")
-            return f"type({name}) is {emitter.constant(cls, 'type_device')} and {name} == {device}"
-        if cls in (torch.dtype, torch.layout, torch.memory_format):
-            return f"{name} is {emitter.constant(value, str(value).replace('torch.', ''))}"
-        if cls in (tuple, list) and value and all(type(v) in (int, str) for v in value):
-            return self._flat_condition(name, emitter)
-        same = emitter.constant(same_constant, "same_constant")
-        return f"{same}({name}, {emitter.constant(value, 'expected')})"
+        if is_named_by_identity(value):
+            return f"{name} is {emitter.constant(value, spell(value))}"
+        if is_plain_scalar(value):
+            same = f"type({name}) is {emitter.constant(cls, cls.__name__)} and {name} == "
+            if cls is int and abs(value) <= 256:
+                return f"{same}{value!r}"
+            known = emitter.constant(value, f"{cls.__name__}_{len(names)}")
+            return f"({name} is {known} or {same}{known})"
+        known = emitter.constant(value, "expected")
+        same = f"{emitter.constant(same_constant, 'same_constant')}({name}, {known})"
+        # An immutable one is most often the very same object.
+        return f"({name} is {known} or {same})" if cls in (tuple, float, complex) else same
 
-    def _flat_condition(self, name: str, emitter: Emitter) -> str:
-        cls: Any = type(self.value)
-        values: Any = self.value
-        kinds = emitter.constant([type(v) for v in values], "types")
-        wanted = emitter.constant(values, "expected")
-        return (
-            f"type({name}) is {cls.__name__} and len({name}) == {len(values)} "
-            f"and {emitter.constant(_types_of, 'types_of')}({name}, {kinds}) and {name} == {wanted}"
-        )
+    def pattern(self) -> tuple[str, Any] | None:
+        if is_named_by_identity(self.value):
+            return "identity", self.value
+        if is_plain_scalar(self.value):
+            return "constant", self.value
+        return ("immutable", self.value) if type(self.value) in (tuple, float, complex) else None
 
     def expected(self) -> str:
         return spell(self.value)
@@ -308,19 +300,40 @@ class EqualsCheck(OneSourceCheck):
         return {"value": self.value}
 
 
-def _types_of(values: Any, kinds: list[type]) -> bool:
-    return all(type(value) is kind for value, kind in zip(values, kinds, strict=True))
+def is_named_by_identity(value: Any) -> bool:
+    """Tell whether there is only one object of this value, which lives as long as the process."""
+    return value is None or type(value) in _ONE_OF_EACH
 
 
-def _is_short(value: Any) -> bool:
-    return value.bit_length() <= 512 if type(value) is int else len(value) <= 10_000
+def is_plain_scalar(value: Any) -> bool:
+    """Tell whether ``==`` among values of exactly this class tells the same from the other.
+
+    Not so for nan and for zeros, of which there are two.
+    """
+    cls = type(value)
+    if cls is float:
+        return bool(value == value and value != 0.0)
+    return cls in (int, str, bytes, torch.device)
+
+
+_ONE_OF_EACH = (
+    bool,
+    type(Ellipsis),
+    type(NotImplemented),
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+)
 
 
 def snapshot(value: Any) -> Any:
     """Copy the containers of a constant, so that a later change does not change the guard."""
     cls = type(value)
     if cls in (list, tuple, set, frozenset):
-        return cls(map(snapshot, value))
+        copies = [snapshot(part) for part in value]
+        if cls is tuple and all(map(operator.is_, copies, value)):
+            return value
+        return cls(copies)
     if cls is dict:
         return {k: snapshot(v) for k, v in value.items()}
     return value
@@ -333,6 +346,9 @@ class NoneCheck(OneSourceCheck):
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         return f"{names[0]} is None"
+
+    def pattern(self) -> tuple[str, Any] | None:
+        return "identity", None
 
     def expected(self) -> str:
         return "None"
@@ -354,6 +370,9 @@ class BoolCheck(OneSourceCheck):
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         return f"{names[0]} is {self.value}"
 
+    def pattern(self) -> tuple[str, Any] | None:
+        return "identity", self.value
+
     def expected(self) -> str:
         return str(self.value)
 
@@ -369,6 +388,9 @@ class TrainingCheck(BoolCheck):
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         read = emitter.constant(_training, "training")
         return f"{read}({names[0]}) is {self.value}"
+
+    def pattern(self) -> tuple[str, Any] | None:
+        return None
 
     def expected(self) -> str:
         return f"in {_mode(self.value)} mode"

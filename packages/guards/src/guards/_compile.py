@@ -6,17 +6,15 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from guards import _torch_private as private
 from guards._builder import GuardBuilder
-from guards._checks import Check, TypeCheck
-from guards._constants import type_name
-from guards._emit import Death, Emitter, is_heap_type
+from guards._checks import Check
+from guards._emit import Death, Emitter
 from guards._explanation import Explanation, explain_failure
 from guards._fetch import Absent
 from guards._guard import Guard
 from guards._source import Source
-from guards._tensor_checks import TensorCheck
 from guards._value_sources import ChainedValueSource, ValueSource
+from guards._writer import Writer
 
 __all__ = ["CheckFunction", "compile_guards", "test_of"]
 
@@ -149,10 +147,8 @@ def compile_guards(guards: Iterable[Guard], L: Scope, G: Scope | None = None) ->
 
 def assemble(builder: GuardBuilder) -> CheckFunction:
     """Make the check function of what a builder has collected."""
-    writer = _Writer(builder)
-    for _, check in builder.checks:
-        writer.write(check)
-    source = writer.finish()
+    writer = Writer(builder)
+    source = writer.write([check for _, check in builder.checks])
     function = writer.emitter.compile(source, "check", "<guards>")
     check_function = CheckFunction(function)
     check_function.source = source
@@ -160,101 +156,3 @@ def assemble(builder: GuardBuilder) -> CheckFunction:
     check_function.guards = tuple(dict.fromkeys(guard for guard, _ in builder.checks))
     check_function.__dict__["_emitter"] = writer.emitter  # it holds the weak references
     return check_function
-
-
-class _Writer:
-    """Write the body of one check function: each source fetched once, each check one line."""
-
-    def __init__(self, builder: GuardBuilder) -> None:
-        self.emitter = Emitter()
-        self.emitter.namespace["G"] = builder.G
-        self._builder = builder
-        self._variables: dict[Source, str] = {}
-        self._lines: list[str] = []
-        # Torch's check of many tensors takes each tensor once, so the second source of one and
-        # the same tensor goes into another call.
-        self._tensor_calls: list[dict[int, tuple[str, TensorCheck]]] = []
-        self._classes_checked: set[str] = set()
-
-    def write(self, check: Check) -> None:
-        names = [self._variable(source) for source in check.sources]
-        if isinstance(check, TensorCheck):
-            self._collect(names[0], check)
-            return
-        condition = check.condition(names, self.emitter)
-        self._lines += self.emitter.take_statements()
-        if condition != "True":
-            self._lines.append(f"if not ({condition}): return False")
-        if isinstance(check, TypeCheck):
-            cls = check.cls()
-            if cls is not None:
-                self.emitter.prove_type(names[0], cls)
-
-    def _variable(self, source: ValueSource) -> str:
-        links: list[ValueSource] = []
-        link: Source = source
-        while link not in self._variables:
-            links.append(link)  # type: ignore[arg-type]
-            if not isinstance(link, ChainedValueSource):
-                break
-            link = link.base
-        for link in reversed(links):
-            base, example = "", None
-            if isinstance(link, ChainedValueSource):
-                base = self._variables[link.base]
-                example = self._builder.lookup(link.base)  # type: ignore[arg-type]
-            name = f"v{len(self._variables)}"
-            self._lines.append(f"{name} = {link.emit(base, self.emitter, example)}")
-            self._variables[link] = name
-        return self._variables[source]
-
-    def _collect(self, name: str, check: TensorCheck) -> None:
-        tensor = self._builder.lookup(check.sources[0])
-        if is_heap_type(type(tensor)) and name not in self._classes_checked:
-            # Torch compares the address of the class, which a later class could get.
-            self._classes_checked.add(name)
-            if type_name(type(tensor)) not in ("torch.Tensor", "torch.nn.parameter.Parameter"):
-                test = self.emitter.is_type(name, type(tensor))
-                self._lines.append(f"if not ({test}): return False")
-        for call in self._tensor_calls:
-            if id(tensor) not in call:
-                call[id(tensor)] = (name, check)
-                return
-        self._tensor_calls.append({id(tensor): (name, check)})
-
-    def finish(self) -> str:
-        for call in self._tensor_calls:
-            names = [name for name, _ in call.values()]
-            checks = [check for _, check in call.values()]
-            if len(names) == 1:
-                condition = checks[0].condition(names, self.emitter)
-            else:
-                condition = self._call_for_many(names, checks)
-            self._lines.append(f"if not {condition}: return False")
-        body = "\n        ".join(self._lines) or "pass"
-        return (
-            "def check(L):\n"
-            "    try:\n"
-            f"        {body}\n"
-            "    except Exception:\n"
-            "        return False\n"
-            "    return True\n"
-        )
-
-    def _call_for_many(self, names: list[str], checks: list[TensorCheck]) -> str:
-        tensors = [self._builder.lookup(check.sources[0]) for check in checks]
-        guards = private.tensor_guards(
-            tensors, [check.sizes for check in checks], [check.strides for check in checks]
-        )
-        together = self.emitter.constant(guards.check, "tensors_check")
-        one_by_one = functools.partial(_hold_one_by_one, checks)
-        apart = self.emitter.constant(one_by_one, "tensors_one_by_one")
-        arguments = ", ".join(names)
-        return f"({together}({arguments}) or {apart}({arguments}))"
-
-
-def _hold_one_by_one(checks: Sequence[TensorCheck], *tensors: object) -> bool:
-    """Test tensors of which two may be the same object, which torch's common check refuses."""
-    if len({id(tensor) for tensor in tensors}) == len(tensors):
-        return False
-    return all(check.holds(tensor) for check, tensor in zip(checks, tensors, strict=True))

@@ -33,7 +33,8 @@ class LengthCheck(OneSourceCheck):
         name = names[0]
         slow = f"{emitter.constant(_fetch.length, 'length')}({name})"
         if self._cls in (list, tuple, dict, set, frozenset, str):
-            slow = f"(len({name}) if {emitter.is_type(name, self._cls)} else {slow})"
+            builtin = emitter.is_type(name, self._cls)
+            return f"{builtin} and len({name}) == {self.length} or {slow} == {self.length}"
         return f"{slow} == {self.length}"
 
     def expected(self) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from guards._class_names import find_class, importable_name
 from guards._fetch import Absent
+from guards._pointers import address_reader, addresses_by_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from guards._value_sources import ValueSource
 
@@ -27,6 +29,21 @@ def is_heap_type(cls: type) -> bool:
     return bool(_type_flags(cls) & _HEAP_TYPE)
 
 
+def is_kept_anyway(value: object) -> bool:
+    """Tell whether a value may be held strongly, since something else keeps it alive anyhow.
+
+    So are what takes no weak reference, None and the like, classes of C, and classes that stand
+    under their own name in a module.
+    """
+    if isinstance(value, type):
+        return not is_heap_type(value) or find_class(importable_name(value)) is value
+    try:
+        weakref.ref(value)
+    except TypeError:
+        return True
+    return False
+
+
 def _present(value: Any) -> Any:
     if isinstance(value, Absent):
         raise AbsentValueError
@@ -40,7 +57,7 @@ class Death:
         self.happened = False
         self._listeners: list[Callable[[], None]] = []
 
-    def happen(self) -> None:
+    def happen(self, _: object = None) -> None:
         """Tell all who asked; called from wherever the object died, so they must not wait."""
         self.happened = True
         while self._listeners:
@@ -69,7 +86,8 @@ class Emitter:
         self._types: dict[str, type] = {}
         self._serial: dict[str, int] = {}
         self._statements: list[str] = []
-        self._vital: set[int] = set()
+        self._vital_ones: list[weakref.ReferenceType[Any]] = []
+        self._kept: list[list[object]] = []
         self.death = Death()
 
     def _free_name(self, hint: str) -> str:
@@ -97,31 +115,66 @@ class Emitter:
         Raises:
             TypeError: the value takes no weak reference.
         """
-        if vital:
-            self._vital.add(id(value))
         known = self._weak_names.get(id(value))
-        if known is not None:
-            return known
-        name = self._free_name(f"id_of_{hint}")
-        namespace = self.namespace
+        if known is None:
+            known = self._free_name(f"id_of_{hint}")
+            self.namespace[known] = identity = id(value)
+            self._weak_names[identity] = known
+            self.forget_when_dead(value, known, -1)
+            self.forget_when_dead(value, identity, None, self._weak_names)
+        if vital:
+            self._vital_ones.append(weakref.ref(value, self.death.happen))
+        return known
 
-        weak_names, vital_ones, identity = self._weak_names, self._vital, id(value)
-        death = self.death
+    def forget_when_dead(
+        self, value: object, name: object, instead: Any, table: dict[Any, Any] | None = None
+    ) -> None:
+        """Put ``instead`` in the place of a name when a value dies; None removes the name.
+
+        Raises:
+            TypeError: the value takes no weak reference.
+        """
+        target: dict[Any, Any] = self.namespace if table is None else table
 
         def died(_: object) -> None:
-            namespace[name] = -1
-            weak_names.pop(identity, None)
-            if identity in vital_ones:
-                death.happen()
+            if instead is None:
+                target.pop(name, None)
+            else:
+                target[name] = instead
 
         self._weakrefs.append(weakref.ref(value, died))
-        namespace[name] = identity
-        weak_names[identity] = name
-        return name
+
+    def same_objects(self, values: tuple[object, ...], hint: str, variable: str = "values") -> str:
+        """Write the test that a variable, a tuple, holds these very objects.
+
+        Those that take weak references are held weakly: when one of them dies, nothing is the
+        same any more, and the whole check can never hold again.
+        """
+        name = self._free_name(hint)
+        self.namespace[name] = addresses_by_id(values)
+        kept = []
+        for value in values:
+            if is_kept_anyway(value):
+                kept.append(value)
+                continue
+            self.forget_when_dead(value, name, b"")
+            self._vital_ones.append(weakref.ref(value, self.death.happen))
+        self._kept.append(kept)
+        read, arguments = address_reader(len(values))
+        reader = self.constant(read, f"read_{len(values)}_addresses")
+        return f"{reader}({arguments.replace('values', variable)}).raw == {name}"
+
+    def keep_watching(self, classes: Iterable[type]) -> None:
+        """Let no other class take the place of one that is compared by its bare address."""
+        for cls in set(classes):
+            if is_kept_anyway(cls):
+                self._kept.append([cls])
+            else:
+                self._vital_ones.append(weakref.ref(cls, self.death.happen))
 
     def is_type(self, variable: str, cls: type, *, vital: bool = False) -> str:
         """Write the test that a variable's class is exactly ``cls``; for ``vital`` see identity."""
-        if is_heap_type(cls):
+        if not is_kept_anyway(cls):
             return f"id(type({variable})) == {self.identity(cls, cls.__name__, vital=vital)}"
         return f"type({variable}) is {self.constant(cls, f'type_{cls.__name__}')}"
 

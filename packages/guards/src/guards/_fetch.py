@@ -25,6 +25,8 @@ __all__ = [
     "item",
     "key_at",
     "length",
+    "module_children",
+    "module_table",
     "reads_plainly",
 ]
 
@@ -117,11 +119,10 @@ def _attribute(obj: object, name: str) -> Any:
         return namespace[name]
     if found is not MISSING:
         return _bound(found, obj, cls)
-    if namespace is not None and isinstance(obj, torch.nn.Module):
-        for table in ("_parameters", "_buffers", "_modules"):
-            entries = namespace.get(table)
-            if isinstance(entries, dict) and dict.__contains__(entries, name):
-                return dict.__getitem__(entries, name)
+    for table in ("_parameters", "_buffers", "_modules"):
+        entries = module_table(obj, table) or {}
+        if name in entries:
+            return entries[name]
     return MISSING
 
 
@@ -214,18 +215,30 @@ _PLAIN_GETITEM = (
 )
 
 
+def module_table(module: object, name: str) -> dict[str, Any] | None:
+    """Give a module's ``_parameters``, ``_buffers`` or ``_modules``; None where it has none."""
+    own = instance_dict(module) if isinstance(module, torch.nn.Module) else None
+    table = None if own is None else own.get(name)
+    return table if type(table) is dict else None
+
+
+def module_children(value: object) -> list[Any] | None:
+    """Give the children of a Sequential or ModuleList in their order; None for anything else."""
+    if not isinstance(value, (torch.nn.Sequential, torch.nn.ModuleList)):
+        return None
+    if class_attribute(type(value), "__getitem__") not in _MODULE_GETITEM:
+        return None
+    modules = module_table(value, "_modules")
+    return None if modules is None else list(modules.values())
+
+
 def _submodule(container: torch.nn.Module, key: object) -> Any:
-    modules = (instance_dict(container) or {}).get("_modules")
-    if not isinstance(modules, dict):
-        return MISSING
     if isinstance(container, torch.nn.ModuleDict):
-        return dict.get(modules, key, MISSING)
+        return (module_table(container, "_modules") or {}).get(key, MISSING)  # type: ignore[call-overload]
     if type(key) is not int:
         return REFUSED
-    names = list(dict.__iter__(modules))
-    if not -len(names) <= key < len(names):
-        return MISSING
-    return dict.__getitem__(modules, names[key])
+    children = module_children(container) or []
+    return children[key] if -len(children) <= key < len(children) else MISSING
 
 
 _PLAIN_LEN: tuple[Any, ...] = (
@@ -250,8 +263,8 @@ def length(obj: object, allow_call: bool = False) -> Any:
     if count in _PLAIN_LEN:
         return count(obj)
     if isinstance(obj, _MODULE_CONTAINERS) and count in _MODULE_LEN:
-        modules = (instance_dict(obj) or {}).get("_modules")
-        return dict.__len__(modules) if isinstance(modules, dict) else MISSING
+        modules = module_table(obj, "_modules")
+        return MISSING if modules is None else len(modules)
     if count is MISSING:
         return MISSING
     if not allow_call:

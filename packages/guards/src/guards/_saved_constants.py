@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from guards._checks import SINGLETONS, find_class, importable_name
+from guards._checks import SINGLETONS
+from guards._class_names import find_class, importable_name
 from guards._constants import spell
 from guards._errors import SavedGuardsError, UnsupportedGuardError
 

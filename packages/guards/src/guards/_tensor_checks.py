@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from guards import _torch_private as private
-from guards._checks import Check, OneSourceCheck, find_class, importable_name, spell_found, wants
+from guards._checks import Check, OneSourceCheck, spell_found, wants
+from guards._class_names import find_class, importable_name
 from guards._constants import type_name
 from guards._emit import Emitter, is_heap_type
 from guards._errors import UnsupportedGuardError
@@ -46,6 +47,9 @@ class TensorCheck(OneSourceCheck):
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         return f"{emitter.constant(self.guards.check, 'tensor_check')}({names[0]})"
+
+    def pattern(self) -> tuple[str, Any] | None:
+        return "tensors", None
 
     def holds(self, tensor: object) -> bool:
         """Tell whether one tensor is like the one that the check was made for."""

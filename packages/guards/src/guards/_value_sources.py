@@ -109,6 +109,16 @@ class ValueSource(Source):
         text = f"{link.name()} is {value!r}"
         return f"{text}: {link.remedy}" if value is REFUSED and link.remedy else text
 
+    def table(self, example: Any) -> tuple[str, Any] | None:
+        """Say in which table, and under which key, the value lies; None where in no table.
+
+        ``example`` is what the base held when the guards were made. The tables: ``"L"``,
+        ``"G"``; ``"items"`` of a dict, list or tuple; ``"_parameters"``, ``"_buffers"``,
+        ``"_modules"`` and ``"children"``, by position, of a module. Values of one table are
+        fetched together.
+        """
+        return None
+
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
         """Give Python that fetches the value from the variable ``base``.
 
@@ -215,8 +225,8 @@ class LocalSource(ValueSource):
         except Exception:
             return MISSING
 
-    def emit(self, base: str, emitter: Emitter, example: Any) -> str:
-        return self.name()
+    def table(self, example: Any) -> tuple[str, Any] | None:
+        return "L", self.local_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +247,8 @@ class GlobalSource(ValueSource):
         except Exception:
             return MISSING
 
-    def emit(self, base: str, emitter: Emitter, example: Any) -> str:
-        return self.name()
+    def table(self, example: Any) -> tuple[str, Any] | None:
+        return "G", self.global_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,6 +302,9 @@ class AttrSource(ChainedValueSource):
     def read(self, base: Any) -> Any:
         return _fetch.attribute(base, self.member, self.allow_call)
 
+    def table(self, example: Any) -> tuple[str, Any] | None:
+        return _module_entry(example, ("_parameters", "_buffers", "_modules"), self.member)
+
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
         cls = type(example)
         if self.member.isidentifier() and not isinstance(example, (type, torch.Tensor)):
@@ -333,11 +346,15 @@ class GetItemSource(ChainedValueSource):
     def read(self, base: Any) -> Any:
         return _fetch.item(base, self.index, self.allow_call)
 
-    def emit(self, base: str, emitter: Emitter, example: Any) -> str:
+    def table(self, example: Any) -> tuple[str, Any] | None:
         cls = type(example)
-        if cls in (dict, list, tuple) and type(self.index) in (int, str):
-            return emitter.if_type(base, cls, f"{base}[{self.index!r}]", self)
-        return emitter.fetch(self, base)
+        if cls in (list, tuple):
+            return ("items", self.index) if type(self.index) is int else None
+        if cls is dict:
+            return ("items", self.index) if type(self.index) in (int, str) else None
+        children = _fetch.module_children(example)
+        plain = children is not None and type(self.index) is int
+        return ("children", self.index) if plain else None
 
 
 def _spell_index(index: Any) -> str:
@@ -470,27 +487,31 @@ class ParamBufferSource(ChainedValueSource):
             base = _entry(base, ("_modules",), part)
         return _entry(base, ("_parameters", "_buffers"), last)
 
-    def emit(self, base: str, emitter: Emitter, example: Any) -> str:
-        cls = type(example)
-        own = _fetch.instance_dict(example) or {}
-        for table in ("_parameters", "_buffers"):
-            entries = own.get(table)
-            if type(entries) is dict and self.param_name in entries and _fetch.reads_plainly(cls):
-                code = f"{base}.{table}[{self.param_name!r}]"
-                return emitter.if_type(base, cls, code, self)
-        return emitter.fetch(self, base)
+    def table(self, example: Any) -> tuple[str, Any] | None:
+        return _module_entry(example, ("_parameters", "_buffers"), self.param_name)
+
+
+def _module_entry(example: Any, tables: tuple[str, ...], name: str) -> tuple[str, str] | None:
+    """Say which of a module's tables holds a name, where reading it there runs no foreign code."""
+    if not isinstance(example, torch.nn.Module) or not _fetch.reads_plainly(type(example)):
+        return None
+    own = _fetch.instance_dict(example) or {}
+    if name in own or _fetch.class_attribute(type(example), name) is not MISSING:
+        return None
+    for table in tables:
+        hidden = _fetch.class_attribute(type(example), table) is not MISSING
+        if not hidden and name in (_fetch.module_table(example, table) or {}):
+            return table, name
+    return None
 
 
 def _entry(module: Any, tables: tuple[str, ...], name: str) -> Any:
     if not isinstance(module, torch.nn.Module):
         return MISSING
-    own = _fetch.instance_dict(module) or {}
     for table in tables:
-        entries = own.get(table)
-        if isinstance(entries, dict):
-            value = dict.get(entries, name, MISSING)
-            if value is not MISSING:
-                return value
+        entries = _fetch.module_table(module, table) or {}
+        if name in entries:
+            return entries[name]
     return MISSING
 
 

@@ -1,0 +1,32 @@
+"""Classes by name: how one is called, and which one a name stands for."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from guards import _fetch
+from guards._fetch import MISSING, Absent
+
+__all__ = ["find_class", "importable_name"]
+
+
+def importable_name(cls: type) -> str:
+    """Give ``module:qualified.name`` of a class."""
+    module = type.__dict__["__dict__"].__get__(cls).get("__module__")
+    if not isinstance(module, str):
+        module = "builtins"
+    return f"{module}:{type.__dict__['__qualname__'].__get__(cls)}"
+
+
+def find_class(name: str) -> type | None:
+    """Find a class by its importable name, among what is imported already; imports nothing."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module, MISSING)
+    for part in path.split("."):
+        if isinstance(found, Absent):
+            return None
+        found = _fetch.attribute(found, part)
+    if isinstance(found, type) and importable_name(found) == name:
+        return found
+    return None
