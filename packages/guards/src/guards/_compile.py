@@ -140,8 +140,9 @@ def compile_guards(guards: Iterable[Guard], L: Scope, G: Scope | None = None) ->
     """
     builder = GuardBuilder(L, G)
     for guard in sorted(dict.fromkeys(guards)):
+        made = len(builder.checks)
         guard.create(builder)
-        guard._checks = tuple(check for made, check in builder.checks if made is guard)
+        guard._checks = tuple(check for _, check in builder.checks[made:])
     return assemble(builder)
 
 

@@ -10,6 +10,7 @@ Write a source of your own by subclassing :class:`ValueSource` for a root, or
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, cast
@@ -153,7 +154,8 @@ class ValueSource(Source):
         return True
 
     def _own(self) -> tuple[object, ...]:
-        return tuple(constant_key(getattr(self, f.name)) for f in fields(self) if f.name != "base")
+        own = _own_fields(type(self))
+        return tuple([constant_key(getattr(self, name)) for name in own])
 
     def __str__(self) -> str:
         return self.name()
@@ -187,6 +189,11 @@ class ChainedValueSource(ValueSource, ChainedSource):
 
     def is_ephemeral(self) -> bool:
         return self.get_base().is_ephemeral()
+
+
+@functools.lru_cache(maxsize=256)
+def _own_fields(cls: type[ValueSource]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls) if f.name != "base")
 
 
 def _links_without(source: ValueSource, cached: str) -> list[Any]:
