@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from opspec._version import __version__
 from opspec.diagnostics import OpspecError, near_matches
@@ -64,7 +64,10 @@ class Subparsers(Protocol):
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that names near matches, and exits by exception only."""
+    """An argument parser that names near matches and takes no abbreviations."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         verb = message.partition("invalid choice: '")[2].partition("'")[0]
@@ -83,7 +86,6 @@ def _parser(verb: str | None) -> tuple[argparse.ArgumentParser, ModuleType | Non
         description="Read, check and compare operator specs, and generate code from them.",
         epilog=f"{_EXAMPLES}\nexit codes:\n{codes}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"opspec {__version__}")
     subparsers = parser.add_subparsers(

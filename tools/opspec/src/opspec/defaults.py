@@ -110,8 +110,14 @@ def _convert_float(type_: Type, value: Literal_) -> float:
     return number + 0.0  # torch loses the sign of zero, and so do we
 
 
+def _convert_complex(type_: Type, value: complex) -> complex:
+    return complex(_convert_float(type_, value.real), _convert_float(type_, value.imag))
+
+
 def _convert_scalar(type_: Type, value: Literal_) -> Default:
-    if isinstance(value, bool | complex):
+    if isinstance(value, complex):
+        return _convert_complex(type_, value)
+    if isinstance(value, bool):
         return value
     if isinstance(value, int):
         return _convert_int(type_, value)
@@ -208,7 +214,7 @@ def convert(type_: Type, value: Literal_) -> Default:
         if name == "Device":
             return _convert_device(type_, value)
         if name == "complex" and isinstance(value, complex):
-            return value
+            return _convert_complex(type_, value)
         if name in ("bool", "SymBool") and isinstance(value, bool):
             return value
         if name == "str" and isinstance(value, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -123,8 +123,9 @@ def compare_sides(old: Side, new: Side, *, namespaces: Collection[str] | None = 
     for side in (old, new):
         if not side.complete:
             compared &= side.namespaces
-    before = {name: op for name, op in old.operators.items() if op.schema.namespace in compared}
-    after = {name: op for name, op in new.operators.items() if op.schema.namespace in compared}
+    scripted = old.has_torchscript and new.has_torchscript and not namespaces
+    before = _chosen(old, compared, scripted)
+    after = _chosen(new, compared, scripted)
     added = _lacking(after, before, old)
     removed = _lacking(before, after, new)
     passed_over = len(after.keys() - before.keys()) - len(added)
@@ -136,6 +137,14 @@ def compare_sides(old: Side, new: Side, *, namespaces: Collection[str] | None = 
         if findings:
             changed.append(Changed(name, before[name], after[name], findings))
     return Difference(old, new, added, removed, tuple(changed), passed_over)
+
+
+def _chosen(side: Side, namespaces: Collection[str], scripted: bool) -> dict[str, SideOperator]:
+    return {
+        name: operator
+        for name, operator in side.operators.items()
+        if (scripted if operator.scripted else operator.schema.namespace in namespaces)
+    }
 
 
 def _lacking(
@@ -193,16 +202,20 @@ def _listed(title: str, names: Sequence[str], there: Side, other: Side) -> Itera
         return
     yield ""
     yield title
-    whole: dict[str, int] = defaultdict(int)
-    for name in names:
-        whole[there.operators[name].schema.namespace] += 1
-    for namespace in sorted(whole):
-        if namespace not in other.namespaces and whole[namespace] > _MOST_OF_ONE_NAMESPACE:
-            yield f"  all of {namespace}: {whole[namespace]} operators"
-            continue
-        for name in names:
-            if there.operators[name].schema.namespace == namespace:
-                yield f"  {there.operators[name].schema}"
+    operators = [there.operators[name] for name in names]
+    sizes = Counter(op.schema.namespace for op in operators if not op.scripted)
+    large = {
+        namespace: size
+        for namespace, size in sorted(sizes.items())
+        if namespace not in other.namespaces and size > _MOST_OF_ONE_NAMESPACE
+    }
+    for namespace, size in large.items():
+        yield f"  all of {namespace}: {size} operators"
+    for operator in operators:
+        if operator.scripted:
+            yield f"  {operator.schema} (TorchScript only)"
+        elif operator.schema.namespace not in large:
+            yield f"  {operator.schema}"
 
 
 def _changed_lines(changed: Changed) -> Iterator[str]:

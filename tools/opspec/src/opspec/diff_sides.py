@@ -9,6 +9,7 @@ from pathlib import Path
 from opspec.diagnostics import Diagnostic
 from opspec.model import Composite, Named, Operator, Schema
 from opspec.registry import INTERNAL_NAMESPACES, Registry, read_registry
+from opspec.registry_torchscript import torchscript_functions
 from opspec.schema import parse_schema
 from opspec.tree import load
 
@@ -20,11 +21,15 @@ TORCH = "torch"
 
 @dataclass(frozen=True, slots=True)
 class SideOperator:
-    """One operator, with what both a registry and specs can say of it."""
+    """One operator, with what both a registry and specs can say of it.
+
+    `scripted`: only TorchScript has it.
+    """
 
     schema: Schema
     tags: frozenset[str]
-    composite: Composite
+    composite: Composite = "no"
+    scripted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,15 @@ class Side:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        return frozenset(operator.schema.namespace for operator in self.operators.values())
+        return frozenset(
+            operator.schema.namespace
+            for operator in self.operators.values()
+            if not operator.scripted
+        )
+
+    @property
+    def has_torchscript(self) -> bool:
+        return any(operator.scripted for operator in self.operators.values())
 
 
 def read_side(
@@ -57,20 +70,19 @@ def read_side(
     tree, diagnostics = load([given], progress=progress)
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     complete = tree.torch_version is not None
-    chosen = [operator for operator in tree.operators if _is_torchs(operator, complete)]
+    # A tree holds namespaces of a person's own too, which no torch has.
+    chosen = [operator for operator in tree.operators if operator.imported or not complete]
     label = f"{given} (torch {tree.torch_version})" if complete else given
     return Side(label, _by_name(chosen), complete), errors
-
-
-def _is_torchs(operator: Operator, complete: bool) -> bool:
-    """Leave out TorchScript's operators and, of a tree, namespaces of one's own."""
-    return not operator.scripted and (operator.imported or not complete)
 
 
 def _by_name(operators: Sequence[Operator]) -> dict[str, SideOperator]:
     return {
         operator.qualified_name: SideOperator(
-            _as_registered(operator.schema), operator.tags, operator.composite
+            _as_registered(operator.schema),
+            operator.tags,
+            operator.composite,
+            operator.scripted,
         )
         for operator in operators
     }
@@ -96,4 +108,6 @@ def side_of_registry(registry: Registry) -> Side:
         for operator in registry.dispatcher
         if operator.namespace not in INTERNAL_NAMESPACES
     }
+    for schema, tags in torchscript_functions(registry):
+        operators[schema.qualified_name] = SideOperator(schema, tags, scripted=True)
     return Side(f"installed torch {registry.torch_version}", operators, True)

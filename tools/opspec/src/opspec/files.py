@@ -84,6 +84,13 @@ def _walk(folder: str, diagnostics: list[Diagnostic]) -> list[str]:
     return found
 
 
+def _identity(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # reading it will say what is wrong
+        return path
+
+
 def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[SpecFile], list[Diagnostic]]:
     """Find the spec files under the given files and folders, each once, in a fixed order.
 
@@ -122,5 +129,5 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> tuple[list[SpecFile],
         if isinstance(found, Diagnostic):
             diagnostics.append(found)
         else:
-            files.setdefault(os.path.realpath(path), found)
+            files.setdefault(_identity(path), found)
     return sorted(files.values(), key=lambda file: (file.namespace, file.path)), diagnostics

@@ -5,7 +5,6 @@ Nothing here writes: everything is rendered first.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from opspec.importer_kept import Kept, KeptFile, read_kept
 from opspec.importer_text import TORCHSCRIPT, Entry, file_text, pin_text
 from opspec.model import Schema
 from opspec.registry import INTERNAL_NAMESPACES, RegisteredOperator, Registry
+from opspec.registry_torchscript import torchscript_functions
 from opspec.schema import parse_schema
 
 __all__ = ["FACTS_FILE", "PIN_FILE", "Plan", "entries_of", "owned_files", "plan"]
@@ -66,32 +66,14 @@ def entries_of(registry: Registry, folders: Collection[str]) -> dict[_Place, lis
     return places
 
 
-# torch prints the names of an alias set in the order of a hash table.
-_ALIAS_SET = re.compile(r"(?<=\()[a-z](?:\|[a-z])+(?=[!) ])")
-
-
 def _torchscript(registry: Registry) -> Iterator[tuple[Schema, frozenset[str], str]]:
     groups: dict[str, list[tuple[Schema, frozenset[str]]]] = defaultdict(list)
-    for operator in registry.torchscript:
-        if _is_function(operator):
-            text = _ALIAS_SET.sub(lambda m: "|".join(sorted(m[0].split("|"))), operator.schema)
-            schema = parse_schema(text)
-            groups[schema.base].append((schema, operator.tags))
+    for schema, tags in torchscript_functions(registry):
+        groups[schema.base].append((schema, tags))
     for name, group in groups.items():
         family = torchscript_family(name, [schema for schema, _ in group])
         for schema, tags in group:
             yield schema, tags, family
-
-
-# A build for GPUs has more, some with types that are no schema's.
-_TORCHSCRIPT_NAMESPACES = frozenset({"aten", "prim", "profiler"})
-
-
-def _is_function(operator: RegisteredOperator) -> bool:
-    """Leave out what stands for a node of a graph and not for a function: `prim::FusionGroup`."""
-    if operator.namespace not in _TORCHSCRIPT_NAMESPACES:
-        return False
-    return operator.namespace != "prim" or operator.qualified_name.partition(".")[0].islower()
 
 
 def _path(specs: Path, place: _Place) -> Path:
@@ -128,7 +110,7 @@ def plan(
     The files there have no faults.
     """
     owned = owned_files(specs, folders)
-    before = {path: path.read_text(encoding="utf-8") for path in owned}
+    before = {path: path.read_text(encoding="utf-8-sig") for path in owned}
     kept_files = {path: read_kept(text, owned[path]) for path, text in before.items()}
     kept = {name: entry for file in kept_files.values() for name, entry in file.entries.items()}
 
@@ -150,7 +132,7 @@ def plan(
             file_text(folder, family, entries, head=file.head, tail=file.tail) if entries else None
         )
     pin = specs / PIN_FILE
-    before |= {pin: pin.read_text(encoding="utf-8")} if pin.is_file() else {}
+    before |= {pin: pin.read_text(encoding="utf-8-sig")} if pin.is_file() else {}
     left_over = set() if prune else {name.partition("::")[0] for name in gone}
     alive = left_over.union(registry.namespaces)
     texts[pin] = pin_text(registry.torch_version, alive.intersection(pinned))

@@ -57,7 +57,10 @@ def default_text(type_: Type, value: Default) -> str:
     if isinstance(value, str):
         return _quoted(value, {})
     if isinstance(value, complex):
-        return f"{value.imag!r}j"
+        imaginary = f"{value.imag!r}j"
+        if not value.real:
+            return imaginary
+        return f"{value.real!r}{'' if imaginary[0] == '-' else '+'}{imaginary}"
     return str(value)
 
 

@@ -94,12 +94,13 @@ def find(operators: Iterable[Operator], written: str) -> list[Operator]:
             return exact
         if found:
             return sorted(found, key=lambda operator: operator.qualified_name)
-    names = {operator.qualified_name for operator in operators}
-    names |= {operator.schema.base for operator in operators}
+    # Compare like with like: what was written without a namespace with bare names.
     wanted = _spellings(written)
-    near = near_matches(wanted, names)
-    if not near and "::" not in wanted:
-        near = near_matches(f"aten::{wanted}", names)
+    names: dict[str, str] = {}
+    for operator in operators:
+        for name in (operator.schema.base, operator.qualified_name):
+            names.setdefault(name if "::" in wanted else name.partition("::")[2], name)
+    near = [names[name] for name in near_matches(wanted, names)]
     raise UnknownOperatorError(written, near)
 
 

@@ -67,6 +67,16 @@ def _reported(path: Path, verb: str) -> Iterator[None]:
         raise WriteError(path, f"cannot {verb}: {error.strerror or error}") from error
 
 
+def _found(folder: Path) -> list[Path]:
+    """List the files of a generated folder, which need not be there."""
+    if not os.path.lexists(folder):
+        return []
+    if not folder.is_dir():
+        raise WriteError(folder, "a file stands where a folder of generated code should")
+    with _reported(folder, "read this folder"):
+        return list(_files_below(folder))
+
+
 def _files_below(folder: Path) -> Iterator[Path]:
     """Yield every file below a folder, sorted, without bytecode."""
     for name in sorted(os.listdir(folder)):
@@ -96,6 +106,20 @@ def compare(files: Mapping[Path, str], folders: Sequence[Path]) -> Comparison:
     """
     changes = []
     unchanged = 0
+    foreign = []
+    leftovers = []
+    for folder in sorted(folders):
+        for path in _found(folder):
+            if path in files:
+                continue
+            if path.name.startswith(".") and path.name.endswith(_TEMPORARY):
+                leftovers.append(path)
+                continue
+            content = _read(path) if path.is_file() and not path.is_symlink() else None
+            if content is not None and content.startswith(MARK):
+                changes.append(Change("extra", path, content, None))
+            else:
+                foreign.append(path)
     for path in sorted(files):
         new = files[path].encode("utf-8")
         old = _read(path)
@@ -103,22 +127,7 @@ def compare(files: Mapping[Path, str], folders: Sequence[Path]) -> Comparison:
             unchanged += 1
         else:
             changes.append(Change("missing" if old is None else "stale", path, old, new))
-    foreign = []
-    leftovers = []
-    for folder in sorted(folders):
-        with _reported(folder, "read this folder"):
-            found = list(_files_below(folder)) if os.path.lexists(folder) else []
-        for path in found:
-            if path in files:
-                continue
-            if path.name.startswith(".") and path.name.endswith(_TEMPORARY):
-                leftovers.append(path)
-                continue
-            content = _read(path)
-            if content is not None and content.startswith(MARK):
-                changes.append(Change("extra", path, content, None))
-            else:
-                foreign.append(path)
+    changes.sort(key=lambda change: change.path)
     return Comparison(tuple(changes), unchanged, tuple(foreign), tuple(leftovers))
 
 

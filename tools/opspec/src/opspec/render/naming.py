@@ -65,17 +65,16 @@ def function_names(operators: Sequence[Operator], taken: Iterable[str]) -> list[
 def parameter_names(schema: Schema) -> list[str]:
     """Name the parameters in Python: as in the schema, and `from_` for `from`.
 
-    An argument that is a keyword gives way to one that has the name with the underscore already.
+    A name that Python refuses, as a word of its own or for the second time, gets underscores; it
+    gives way to an argument that has the name with the underscore already.
     """
     names = [parameter.name for parameter in schema.parameters]
-    if not any(map(keyword.iskeyword, names)):
+    if len(set(names)) == len(names) and not any(map(keyword.iskeyword, names)):
         return names
-    taken = {name for name in names if not keyword.iskeyword(name)}
+    pool = NamePool(names)
+    seen: set[str] = set()
     result = []
     for name in names:
-        if keyword.iskeyword(name):
-            while name in taken or keyword.iskeyword(name):
-                name += "_"
-            taken.add(name)
-        result.append(name)
+        result.append(pool.claim(name) if name in seen or keyword.iskeyword(name) else name)
+        seen.add(name)
     return result

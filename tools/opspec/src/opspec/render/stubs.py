@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opspec.model import Default, EnumDefault, Operator, Parameter, Type, base_name
+from opspec.model import Default, EnumDefault, Operator, Schema, Type, base_name
 from opspec.render.layout import LINE_LENGTH, bracketed, comment_header, literal, string
 from opspec.render.naming import function_names, parameter_names
 
@@ -32,10 +32,10 @@ def default_text(type_: Type, value: Default) -> str:
     return literal(value)
 
 
-def _signature(parameters: Sequence[Parameter], names: Sequence[str]) -> list[str]:
+def _signature(schema: Schema, names: Sequence[str]) -> list[str]:
     items = []
     star = False
-    for parameter, name in zip(parameters, names, strict=True):
+    for parameter, name in zip(schema.parameters, names, strict=True):
         if parameter.kwarg_only and not star:
             items.append("*")
             star = True
@@ -76,7 +76,7 @@ def _render_stub(operator: Operator, function: str) -> str:
                 fresh += f"    if {name}.__class__ is {tuple_class}:\n        {name} = [*{name}]\n"
         entries.append(entry)
     decorator = bracketed("@stub(", arguments, ")")
-    head = bracketed(f"def {function}(", _signature(parameters, names), "):")
+    head = bracketed(f"def {function}(", _signature(schema, names), "):")
     body = bracketed("return {", entries, "}", indent="    ")
     return f"\n\n{decorator}\n{head}\n{fresh}{body}\n"
 
