@@ -164,6 +164,28 @@ def test_the_installed_torch_is_the_default_to_compare_with(
     assert run("torch", "specs") == 0
 
 
+def test_what_only_torchscript_has_is_compared_where_both_sides_have_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mm = "- func: mm(Tensor a, Tensor b) -> Tensor\n"
+    sides = []
+    for name, text in (("old", "aten::size(Tensor a)"), ("new", "aten::stride(Tensor a)")):
+        sides.append(tree(tmp_path / name, aten=mm))
+        folder = Path(sides[-1]) / "torchscript"
+        folder.mkdir()
+        (folder / "tensors.yaml").write_text(f"- func: {text} -> int[]\n")
+    assert run(*sides) == 1
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "",
+        "removed: callers break",
+        "  aten::size(Tensor a) -> int[] (TorchScript only)",
+        "",
+        "added",
+        "  aten::stride(Tensor a) -> int[] (TorchScript only)",
+    ]
+    assert run(sides[0], tree(tmp_path / "without", aten=mm)) == 0
+
+
 # The real specs
 
 
