@@ -1,0 +1,526 @@
+"""guards.torch_guards has the form of the installed torch._guards."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import functools
+import inspect
+import pickle
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import guards
+import pytest
+import torch._guards as installed
+from guards import GuardSource, torch_guards
+from guards.torch_guards import _merge
+
+
+def check(builder: Any, guard: guards.Guard) -> None:
+    raise NotImplementedError
+
+
+def own_names() -> list[str]:
+    return sorted(
+        name
+        for name, value in vars(installed).items()
+        if isinstance(value, (type, types.FunctionType))
+        and value.__module__ == "torch._guards"
+        and not name.startswith("_")
+    )
+
+
+# ── The names ──
+
+
+@pytest.mark.parametrize("name", own_names())
+def test_every_name_of_torch_is_presented(name: str) -> None:
+    assert name in torch_guards.__all__
+    assert getattr(torch_guards.merged(), name) is getattr(torch_guards, name)
+
+
+def test_nothing_had_to_be_filled_in() -> None:
+    if not guards.__version__ or not installed.torch.__version__.startswith("2.13."):
+        pytest.skip("this torch may have names that the package does not know yet")
+    assert torch_guards._filled_in == []
+
+
+def test_other_names_come_from_the_installed_module() -> None:
+    merged = torch_guards.merged()
+    assert merged.__name__ == "torch._guards"
+    assert merged.COMPILE_ID_PATTERN is installed.COMPILE_ID_PATTERN
+    assert vars(merged).keys() >= vars(installed).keys()
+    assert merged._TLS is guards._current.current  # type: ignore[attr-defined]
+
+
+def test_what_the_vocabulary_has_is_the_vocabularys() -> None:
+    for name in torch_guards.__all__:
+        ours, base = getattr(torch_guards, name), getattr(guards, name, None)
+        if isinstance(base, type):
+            assert issubclass(ours, base), name
+
+
+@pytest.mark.parametrize("name", own_names())
+def test_methods_take_what_torchs_take(name: str) -> None:
+    theirs, ours = getattr(installed, name), getattr(torch_guards, name)
+    pairs = [(theirs, ours)]
+    if isinstance(theirs, type):
+        pairs = [
+            (getattr(theirs, attribute), getattr(ours, attribute, None))
+            for attribute, value in vars(theirs).items()
+            if isinstance(value, (types.FunctionType, staticmethod, classmethod))
+            and not attribute.startswith("_")
+        ]
+    for their_function, our_function in pairs:
+        if isinstance(their_function, (types.FunctionType, types.MethodType)):
+            assert our_function is not None, their_function
+            their, our = (
+                list(inspect.signature(f).parameters.values())
+                for f in (their_function, our_function)
+            )
+            for parameter, mine in zip(their, our, strict=False):
+                assert mine.kind is parameter.kind, (their_function, parameter)
+                if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                    assert mine.default == parameter.default, (their_function, parameter)
+            assert len(our) == len(their), (their_function, our_function)
+
+
+def fields(cls: Any) -> list[str]:
+    # What is cached is no business of a caller's: torch lets one pass a guard's hash.
+    return [f.name for f in dataclasses.fields(cls) if f.init and f.name != "_hash"]
+
+
+def test_fields_and_attributes_are_torchs() -> None:
+    for name in ("CompileId", "Guard", "DuplicateInputs", "StorageOverlap", "SLoc",
+                 "ChainedSource"):  # fmt: skip
+        assert fields(getattr(torch_guards, name)) == fields(getattr(installed, name))
+    for name, arguments in _merge._STATEFUL.items():
+        theirs_made = getattr(installed, name)(*arguments)
+        ours_made = getattr(torch_guards, name)(*arguments)
+        assert vars(theirs_made).keys() <= vars(ours_made).keys(), name
+
+
+@pytest.mark.parametrize("member", installed.GuardSource, ids=lambda m: m.name)
+def test_predicates_agree_with_torch(member: Any) -> None:
+    ours = GuardSource[member.name]
+    assert ours.value == member.value
+    for name in vars(installed.GuardSource):
+        # is_specialized_nn_module of torch loads Dynamo; the fidelity test has it.
+        if name.startswith("is_") and name != "is_specialized_nn_module":
+            assert getattr(ours, name)() is getattr(member, name)(), name
+
+
+# ── Sources ──
+
+
+@torch_guards.dataclass_with_cached_hash(frozen=True)
+class Local(torch_guards.Source):
+    local: str
+
+    @functools.cached_property
+    def _name_template(self) -> str:
+        return f"L[{self.local!r}]"
+
+    @property
+    def guard_source(self) -> GuardSource:  # type: ignore[override]
+        return GuardSource.LOCAL
+
+
+@torch_guards.dataclass_with_cached_hash(frozen=True)
+class Item(torch_guards.ChainedSource):
+    index: Any
+    other: Any = dataclasses.field(default=None, kw_only=True)
+
+    @functools.cached_property
+    def _name_template(self) -> str:
+        return f"{{0}}[{self.index!r}]"
+
+
+def test_a_template_is_the_name() -> None:
+    source = Item(Item(Local("x"), 0), "k")
+    assert source.name == "L['x'][0]['k']"  # type: ignore[comparison-overlap]
+    assert guards.name_of(source) == "L['x'][0]['k']"
+    assert guards.guard_source_of(source) is GuardSource.LOCAL
+    assert source.guard_source is GuardSource.LOCAL  # type: ignore[comparison-overlap]
+    assert source.get_base() == Local("x")
+    assert source.make_guard(check).name == "L['x'][0]['k']"
+
+
+def test_bases_leave_everything_to_their_kinds() -> None:
+    source = torch_guards.Source()
+    for read in (
+        lambda: source.name,
+        lambda: source.guard_source,
+        lambda: source._name_template,
+        lambda: source.reconstruct(None),
+        lambda: source.reconstruct_pycode(None),
+    ):
+        with pytest.raises(NotImplementedError):
+            read()
+
+
+def test_a_chain_of_both_styles(style: Any) -> None:
+    source = Item(style.Attr(style.Local("x", GuardSource.GLOBAL), "a"), 0)
+    assert guards.name_of(source) == "L['x'].a[0]"
+    assert guards.guard_source_of(source) is GuardSource.GLOBAL
+    ours = style.Attr(Item(Local("x"), 0), "a")
+    assert guards.guard_source_of(ours) is GuardSource.LOCAL
+
+
+def test_get_value_evaluates_each_link_once() -> None:
+    class Counting(dict[Any, Any]):
+        def __getitem__(self, key: Any) -> Any:
+            fetched.append(key)
+            return super().__getitem__(key)
+
+    fetched: list[Any] = []
+    inner = Counting({0: {"k": 7, "j": 8}})
+    scope = {"L": Counting(x=inner)}
+    local: dict[str, Any] = {"_base": "in the way"}
+    cache: dict[Any, Any] = {}
+    base = Item(Local("x"), 0)
+    assert Item(base, "k").get_value(scope, local, cache) == 7
+    assert Item(base, "j").get_value(scope, local, cache) == 8
+    assert fetched == ["x", 0]
+    assert cache[Local("x")] is inner
+    assert local == {"_base": "in the way"}
+
+
+def test_clone_transforms_each_part() -> None:
+    def rename(source: Any) -> Any:
+        return Local(source.local + "'") if isinstance(source, Local) else source
+
+    source = Item(Item(Local("x"), 0), "k", other=Local("y"))
+    assert source.clone() == source
+    assert source.clone(rename) == Item(Item(Local("x'"), 0), "k", other=Local("y'"))
+
+
+def test_the_hash_is_computed_once_and_stays_out_of_copies() -> None:
+    hashed = []
+
+    class Key(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            hashed.append(str(self))
+            return super().__hash__()
+
+    source = Item(Local("x"), Key("k"))
+    assert hash(source) == hash(source)
+    assert hashed == ["k"]
+    plain = Item(Local("x"), "k", other=3)
+    hash(plain)
+    fresh = Item(Local("x"), "k", other=3)
+    assert pickle.dumps(plain) == pickle.dumps(fresh)
+    for made in (pickle.loads(pickle.dumps(plain)), copy.copy(plain), copy.deepcopy(plain)):
+        assert made == plain
+        assert "_hash" not in vars(made)
+
+
+# ── Sets and contexts ──
+
+
+def test_guards_are_found_by_their_source() -> None:
+    x, y = Local("x"), Local("y")
+    made = torch_guards.GuardsSet([x.make_guard(check)])
+    for guard in (x.make_guard(len), y.make_guard(check), x.make_guard(check)):
+        made.add(guard)
+    found = made.get_guards_for_source(Local("x"))
+    assert [g.create_fn for g in found] == [check, len]
+    found.clear()
+    assert len(made.get_guards_for_source(x)) == 2
+    assert made.get_guards_for_source(Item(x, 0)) == []
+    made.remove_guards_with_source(x)
+    assert made.get_guards_for_source(x) == []
+    assert len(made.get_guards_for_source(y)) == 1
+    assert isinstance(made - made, torch_guards.GuardsSet)
+    made.clear()
+    assert not made
+    assert made.get_guards_for_source(y) == []
+
+
+@pytest.mark.slow  # the first stack that torch makes readable takes seconds
+def test_the_stack_ends_at_the_caller() -> None:
+    added, updated = Local("x").make_guard(check), Local("y").make_guard(check)
+    made = torch_guards.GuardsSet()
+    made.add(added)
+    made.update([updated])
+    for guard in (added, updated):
+        stack: Any = guard.stack
+        assert stack.summary()[-1].name == "test_the_stack_ends_at_the_caller"
+
+
+def test_a_context_can_be_told_to_take_no_guards() -> None:
+    context = torch_guards.GuardsContext()
+    assert context.skip_install is False
+    with context.skip_guard_install():
+        with context.skip_guard_install():
+            assert context.skip_install is True
+        assert context.skip_install is True
+    with pytest.raises(ZeroDivisionError), context.skip_guard_install():
+        raise ZeroDivisionError
+    assert context.skip_install is False
+
+
+def test_a_snapshot_keeps_the_form() -> None:
+    context = torch_guards.GuardsContext()
+    context.dynamo_guards.add(Local("x").make_guard(check))
+    state = context.copy_graphstate()
+    context.dynamo_guards.clear()
+    context.restore_graphstate(state)
+    assert isinstance(context.dynamo_guards, torch_guards.GuardsSet)
+    assert len(context.dynamo_guards.get_guards_for_source(Local("x"))) == 1
+
+
+def test_a_trace_is_the_vocabularys_trace() -> None:
+    with torch_guards.tracing(torch_guards.TracingContext(None)) as context:
+        assert guards.TracingContext.get() is context
+        assert isinstance(context, torch_guards.TracingContext)
+        assert isinstance(context.guards_context, torch_guards.GuardsContext)
+        torch_guards.TracingContext.set_current_loc("f.py", 1, "f", positions=None)
+        with torch_guards.TracingContext.patch(cudagraph_annotation=1):
+            assert context.cudagraph_annotation == 1
+        context.inlined_code_cache["f"] = torch_guards.InlinedCodeCache([], {}, {})
+        context.clear()
+        assert context.inlined_code_cache == {}
+    with torch_guards.compile_context(guards.CompileContext(None)) as compiling:
+        assert guards.CompileContext.get() is compiling
+
+
+def test_the_mode_of_the_trace_wins_unchecked() -> None:
+    mode, other = types.SimpleNamespace(shape_env=None), object()
+    with torch_guards.tracing(torch_guards.TracingContext(mode)):
+        assert torch_guards.detect_fake_mode([other]) is mode
+    assert torch_guards.detect_fake_mode([other]) is None
+
+
+# ── Caches ──
+
+
+@pytest.fixture
+def cache() -> Any:
+    import torch
+
+    caches = torch_guards.TracingContext(None).hop_dispatch_set_cache
+    cache = caches.get_cache(torch.ops.higher_order.invoke_subgraph)
+    assert isinstance(cache, torch_guards.InvokeSubgraphCache)
+    assert isinstance(cache, torch_guards.HopSubgraphCache)
+    return cache
+
+
+def test_effects_must_not_change(cache: Any) -> None:
+    assert cache.get_effects("x") is None
+    cache.add_effects("x", {"print"})
+    cache.add_effects("x", {"print"})
+    assert cache.get_effects("x") == {"print"}
+    with pytest.raises(AssertionError, match="effects of x"):
+        cache.add_effects("x", set())
+
+
+def test_schemas_and_submodules(cache: Any) -> None:
+    assert cache.get_functionalize_schema_entry("k") is None
+    cache.add_functionalize_schema_entry("k", "schema")
+    assert cache.get_functionalize_schema_entry("k") == "schema"
+    cache.add_dynamo_installed_submodule(check.__code__, "body")
+    assert cache.get_dynamo_installed_submodules(check.__code__) == ["body"]
+
+
+def test_the_body_found_last_is_tried_first(cache: Any) -> None:
+    for name in "abc":
+        cache.add_reuse_entry(check.__code__, f"when {name}", name)
+    tried: list[str] = []
+
+    def holds(wanted: str) -> Callable[[str, str], bool]:
+        def evaluate(condition: str, entry: str) -> bool:
+            tried.append(condition)
+            return entry == wanted
+
+        return evaluate
+
+    assert cache.find_reuse_entry(check.__code__, holds("c")) == "c"
+    assert cache.find_reuse_entry(check.__code__, holds("c")) == "c"
+    assert tried == ["when a", "when b", "when c", "when c"]
+    assert cache.find_reuse_entry(check.__code__, holds("d")) is None
+    assert cache.find_reuse_entry(len.__name__, holds("a")) is None
+
+
+def test_bodies_are_limited(cache: Any) -> None:
+    for n in range(2):
+        cache.add_reuse_entry("code", n, n, max_reuse_entries=2)
+        cache.add_reuse_entry_by_key("code", n, n, max_reuse_entries=2)
+    with pytest.raises(RuntimeError, match=r"exceeded maximum reuse entries \(2\)"):
+        cache.add_reuse_entry("code", 2, 2, max_reuse_entries=2)
+    with pytest.raises(RuntimeError, match=r"exceeded maximum reuse entries \(2\)"):
+        cache.add_reuse_entry_by_key("code", 2, 2, max_reuse_entries=2)
+    cache.add_reuse_entry_by_key("code", 1, "new", max_reuse_entries=2)
+    assert cache.find_reuse_entry_by_key("code", 1) == "new"
+    assert cache.find_reuse_entry_by_key("code", 2) is None
+    assert cache.find_reuse_entry_by_key("other", 1) is None
+
+
+# ── A torch newer than this package ──
+
+
+def newer_torch() -> types.ModuleType:
+    module = types.ModuleType("newer")
+
+    class Context:
+        table: dict[str, int] = {}  # noqa: RUF012
+
+        def __init__(self, start: int) -> None:
+            self.known = start
+            self.new = start + 1
+
+        def shared(self) -> str:
+            raise AssertionError("ours is kept")
+
+        def method(self, extra: int = 2, *, more: int = 3) -> Any:
+            return name_that_ours_defines, self.known + extra + more  # type: ignore[name-defined]  # noqa: F821
+
+        @staticmethod
+        def static() -> Any:
+            return name_that_ours_defines  # type: ignore[name-defined]  # noqa: F821
+
+        @property
+        def value(self) -> Any:
+            return name_that_ours_defines  # type: ignore[name-defined]  # noqa: F821
+
+        @contextlib.contextmanager
+        def scope(self) -> Iterator[Any]:
+            yield name_that_ours_defines  # type: ignore[name-defined]  # noqa: F821
+
+    module.Context = Context  # type: ignore[attr-defined]
+    return module
+
+
+def test_what_a_newer_torch_has_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Context:
+        def __init__(self, start: int) -> None:
+            self.known = start
+
+        def shared(self) -> str:
+            return "ours"
+
+    newer = newer_torch()
+    monkeypatch.setitem(_merge._STATEFUL, "Context", (1,))
+    merged = _merge.merge({"Context": Context, "name_that_ours_defines": "found"}, newer)
+    added = _merge.complete({"Context": Context}, newer, vars(merged))
+    assert added == ["Context().new", "Context.method", "Context.scope", "Context.static",
+                     "Context.value"]  # fmt: skip
+    made: Any = Context(5)
+    assert vars(made) == {"known": 5, "new": 6}
+    assert made.shared() == "ours"
+    assert made.method(1, more=1) == ("found", 7)
+    assert made.method() == ("found", 10)
+    assert made.static() == made.value == "found"
+    with made.scope() as value:
+        assert value == "found"
+
+
+# ── In a process of its own ──
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_install_reaches_the_names_that_were_copied_early() -> None:
+    out = run(
+        """
+import sys, torch
+before = torch._guards
+names = {id(v) for v in vars(before).values() if getattr(v, '__module__', '') == 'torch._guards'}
+copies = [(m, k) for m, module in sys.modules.items() if module not in (None, before)
+          for k, v in list(vars(module).items()) if id(v) in names]
+from guards import torch_guards
+assert "torch._dynamo" not in sys.modules
+module = torch_guards.install()
+assert torch_guards.install() is module is torch._guards is sys.modules["torch._guards"]
+assert "torch._dynamo" not in sys.modules
+for m, k in copies:
+    assert getattr(sys.modules[m], k) is getattr(module, k), (m, k)
+    print(m, k)
+"""
+    )
+    assert "torch._logging._internal CompileId" in out
+    assert "torch.export.exported_program TracingContext" in out
+
+
+@pytest.mark.slow
+def test_install_is_refused_once_dynamo_is_loaded() -> None:
+    out = run(
+        """
+import torch, torch._dynamo
+before = torch._guards
+from guards import torch_guards
+try:
+    torch_guards.install()
+except torch_guards.TooLateError as error:
+    print(error)
+assert torch._guards is before
+"""
+    )
+    assert "right after `import torch`" in out
+
+
+@pytest.mark.slow
+def test_a_front_end_may_merge_by_hand() -> None:
+    out = run(
+        """
+import sys, types, torch
+from guards import torch_guards
+original = torch._guards
+merged = types.ModuleType("torch._guards")
+vars(merged).update(vars(original))
+vars(merged).update({n: getattr(torch_guards, n) for n in torch_guards.__all__})
+sys.modules["torch._guards"] = torch._guards = merged
+for module in list(sys.modules.values()):
+    for name in ("CompileId", "detect_fake_mode", "compile_context", "tracing", "TracingContext"):
+        if getattr(module, "__name__", "").startswith("torch") and vars(module).get(name) is (
+            getattr(original, name)
+        ):
+            setattr(module, name, getattr(merged, name))
+
+@torch.compile(backend="aot_eager")
+def f(x, n):
+    return x * n
+
+for n, size in ((2, 3), (2, 3), (3, 3), (3, 4)):
+    assert torch.equal(f(torch.ones(size), n), torch.full((size,), float(n)))
+import guards
+from torch._dynamo.source import LocalSource
+from torch._dynamo.guards import GuardBuilder
+from torch._dynamo import config
+import functools
+assert issubclass(LocalSource, guards.ChainedSource.__mro__[1])
+x = LocalSource("x")
+pair = guards.Guard(x, functools.partial(GuardBuilder.DUPLICATE_INPUT, source_b=LocalSource("y")))
+assert pair.sort_key()[0] and not guards.Guard(x, GuardBuilder.TYPE_MATCH).sort_key()[0]
+kind = guards.GuardSource.LOCAL_FSDP_MODULE
+assert not kind.is_specialized_nn_module()
+with config.patch(_unsafe_skip_fsdp_module_guards=True):
+    assert kind.is_specialized_nn_module()
+for theirs in original.GuardSource:
+    ours = guards.GuardSource[theirs.name]
+    assert ours.is_specialized_nn_module() is theirs.is_specialized_nn_module()
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+"""
+    )
+    assert out.split() == ["3"]
+
+
+@pytest.mark.slow
+def test_guards_does_not_load_it() -> None:
+    assert run("import torch, sys, guards; print('guards.torch_guards' in sys.modules)") == (
+        "False\n"
+    )
