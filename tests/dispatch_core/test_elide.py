@@ -257,7 +257,6 @@ def test_an_undefined_tensor_of_c_plus_plus_binds_to_none() -> None:
     weight, indices = torch.ones(2, 3), torch.tensor([[0, 1]])
     calls = recorded(lambda: torch.nn.functional.embedding_bag(indices, weight))
     func, args, kwargs = next(call for call in calls if None in call[1][3:])
-    assert func is torch.ops.aten._embedding_bag.default
     assert (args[6:], kwargs) == ((None,), {})  # which a caller's None would not be
     handle = handle_of(func)
     values = handle.bind(args, kwargs)
