@@ -19,6 +19,7 @@ from dispatch_core._errors import HandlerError, HandlerResultError, NoHandlerErr
 __all__ = [
     "ask_classes",
     "describe_handler",
+    "gives_one_tensor",
     "handler_failed",
     "nobody_took",
     "op_name",
@@ -69,6 +70,12 @@ def _fits(value: Any, kind: str) -> bool:
     if kind in _NUMBER_TYPES:
         return isinstance(value, _NUMBERS)
     return True
+
+
+def gives_one_tensor(func: Any) -> bool:
+    """Say whether an operator's only result is a tensor."""
+    schema = getattr(func, "_schema", None)
+    return schema is not None and [str(value.type) for value in schema.returns] == ["Tensor"]
 
 
 def result_check(func: Any, handler: Any) -> Callable[[Any], Any]:

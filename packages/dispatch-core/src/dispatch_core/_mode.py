@@ -6,10 +6,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from dispatch_core import _torch_private as private
-from dispatch_core._honest import ask_classes, handler_failed, nobody_took, op_name, result_check
+from dispatch_core._honest import ask_classes, handler_failed, nobody_took, result_check
 from dispatch_core._mode_stack import brought_to_top
 from dispatch_core._table import HandlerTable
 from dispatch_core._torch_private import TorchDispatchMode
@@ -80,7 +78,7 @@ class DispatchMode(TorchDispatchMode):
                 result = entry.run(*args, **kwargs)
         except TypeError as error:
             raise handler_failed(func, entry.handler, error) from error
-        if result.__class__ is torch.Tensor:
+        if result.__class__ is entry.at_once:
             return result
         if result is NotImplemented:
             return hand_on(func, types, args, kwargs)
@@ -114,14 +112,9 @@ def hand_on(
         return func(*args, **kwargs)
     except TypeError as error:
         # Only a mode that is not ours lets this one out.
-        if str(error).startswith(f"Multiple dispatch failed for 'torch.ops.{_dotted(func)}'"):
+        if str(error).startswith(f"Multiple dispatch failed for 'torch._ops.{func}'"):
             raise nobody_took(func, types) from error
         raise
-
-
-def _dotted(func: Any) -> str:
-    name = op_name(func).replace("::", ".")
-    return name if name.count(".") > 1 else f"{name}.default"
 
 
 def _honest(dispatch: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,8 +133,6 @@ def _honest(dispatch: Callable[..., Any]) -> Callable[..., Any]:
             result = dispatch(self, func, types, args, kwargs)
         except TypeError as error:
             raise handler_failed(func, dispatch, error) from error
-        if result.__class__ is torch.Tensor:
-            return result
         if result is NotImplemented:
             return hand_on(func, types, args, kwargs)
         return result_check(func, dispatch)(result)

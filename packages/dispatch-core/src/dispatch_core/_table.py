@@ -16,12 +16,13 @@ from dispatch_core._errors import TableError, near_matches
 from dispatch_core._handle import Handle
 from dispatch_core._honest import (
     ask_classes,
+    gives_one_tensor,
     handler_failed,
     nobody_took,
     op_name,
     result_check,
 )
-from dispatch_core._registry import handle_of
+from dispatch_core._registry import handle_of, spec_index, spec_namespaces
 from dispatch_core._signatures import check_general_handler, check_handlers, takes_types
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _lock = threading.RLock()
 class Entry:
     """What answers one overload: the handler, and how to call it."""
 
-    __slots__ = ("check", "found_by", "handler", "kind", "run", "table", "with_types")
+    __slots__ = ("at_once", "check", "found_by", "handler", "kind", "run", "table", "with_types")
 
     def __init__(
         self, func: Any, kind: Kind, found_by: str, handler: Handler, table: HandlerTable
@@ -55,6 +56,7 @@ class Entry:
         self.with_types = kind != "exact" and takes_types(handler)
         self.run = run if kind == "exact" or self.with_types else functools.partial(run, func)
         self.check = result_check(func, handler)
+        self.at_once = torch.Tensor if gives_one_tensor(func) else None  # needs no check
 
 
 class _Missing(Entry):
@@ -229,7 +231,9 @@ class HandlerTable:
         if tag is not None:
             conditions.append((f"tag {tag}", functools.partial(_has_tag, _known_tag(tag))))
         if family is not None:
-            conditions.append((f"family {family}", functools.partial(_has_family, family)))
+            conditions.append(
+                (f"family {family}", functools.partial(_has_family, _known_family(family)))
+            )
         if predicate is not None:
             name = getattr(predicate, "__name__", repr(predicate))
             conditions.append((f"predicate {name}", predicate))
@@ -332,7 +336,7 @@ class HandlerTable:
                 result = entry.run(*args, **kwargs)
         except TypeError as error:
             raise handler_failed(func, entry.handler, error) from error
-        if result.__class__ is torch.Tensor or result is NotImplemented:
+        if result.__class__ is entry.at_once or result is NotImplemented:
             return result
         return entry.check(result)
 
@@ -401,6 +405,18 @@ def _known_tag(tag: str) -> str:
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise TableError(f"torch has no tag {name!r}{hint}")
     return str(name)
+
+
+def _known_family(family: str) -> str:
+    known: set[str] = set()
+    for namespace in spec_namespaces():
+        index = spec_index(namespace)
+        known.update(index.families if index is not None else ())
+    if family not in known:
+        near = near_matches(family, known)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise TableError(f"the specs have no family {family!r}{hint}")
+    return family
 
 
 def _has_tag(tag: str, handle: Handle[Any]) -> bool:
