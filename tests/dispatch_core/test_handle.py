@@ -130,6 +130,23 @@ def test_inspect_takes_a_handle_like_any_callable() -> None:
     assert inspect.getdoc(ops.aten.addmv.default)
 
 
+@pytest.mark.parametrize(
+    ("name", "signature"),
+    [
+        ("aten::addmv", "(self, mat, vec, *, beta=1, alpha=1)"),
+        ("aten::random_.from", "(self, from_, to, *, generator=None)"),
+        ("aten::size", "(self)"),
+        ("higher_order::cond", "(pred, true_fn, false_fn, operands)"),
+    ],
+)
+def test_signature_is_the_one_of_the_schema(name: str, signature: str) -> None:
+    assert str(inspect.signature(handle_of(name))) == signature
+
+
+def test_signature_of_the_class_is_its_own() -> None:
+    assert str(inspect.signature(Handle)).startswith("(schema: ")
+
+
 # ── what a handle says is what torch says ───────────────────────────────────────────────────────
 
 

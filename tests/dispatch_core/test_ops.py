@@ -118,6 +118,12 @@ def test_repr_names_the_place_in_the_tree() -> None:
     assert repr(ops.aten.addmv) == "<OpPacket aten.addmv>"
 
 
+def test_torch_ops_is_that_of_torch() -> None:
+    from dispatch_core import torch_ops
+
+    assert torch_ops.ops is torch.ops
+
+
 # ── what there is not ───────────────────────────────────────────────────────────────────────────
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
@@ -60,6 +61,15 @@ class Facts:
     output_shape: Literal["static", "dynamic"]
 
 
+class _Signature:
+    """Give a handle's signature to `inspect` and to shells; the class keeps its own."""
+
+    def __get__(self, handle: Handle[Any] | None, owner: type) -> inspect.Signature:
+        if handle is None:
+            raise AttributeError("__signature__")
+        return handle._find_signature()
+
+
 def _default_value(argument: Argument) -> object:
     # Another object than the one that bind fills in, where elide tells them apart.
     if argument.default is argument.written_default:
@@ -102,6 +112,8 @@ class Handle(Generic[H]):
     schema: str
     from_spec: bool
     drift: str | None
+
+    __signature__ = _Signature()
 
     def __init__(
         self,
@@ -278,6 +290,13 @@ class Handle(Generic[H]):
             raise _bind_errors.explain(self, args, kwargs or {}, error) from None
 
     def _first_bind(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self._stub = stub = self._find_stub()
+        return stub(*args, **kwargs)
+
+    def _find_signature(self) -> inspect.Signature:
+        return inspect.signature(self._find_stub())
+
+    def _find_stub(self) -> Callable[..., dict[str, Any]]:
         schema = self._read()
         if (
             self.from_spec
@@ -287,8 +306,7 @@ class Handle(Generic[H]):
             stub = self._record.function
         else:
             stub = make_stub(schema)
-        self._stub = stub = accept_schema_names(stub, schema)
-        return stub(*args, **kwargs)
+        return accept_schema_names(stub, schema)
 
     def elide(self, values: Mapping[str, Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Give the args and kwargs that torch hands to `__torch_dispatch__` for these values.

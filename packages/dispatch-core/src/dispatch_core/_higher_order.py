@@ -86,6 +86,9 @@ class HigherOrderHandle(Handle[Any]):
             output_shape="static",
         )
 
+    def _find_signature(self) -> inspect.Signature:
+        return self._signature or inspect.signature(lambda *args, **kwargs: None)
+
     def bind(
         self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, /
     ) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +75,7 @@ def accept_schema_names(stub: Stub, schema: Schema) -> Stub:
     last = max(names.index(name) for name in renamed)
     leading = [argument for argument in schema.arguments[: last + 1] if not argument.kwarg_only]
 
+    @functools.wraps(stub)
     def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
         if not kwargs.keys().isdisjoint(renamed.values()):
             raise TypeError("unexpected keyword argument")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -67,7 +67,7 @@ class Argument:
 class Schema:
     """What the text of one schema says. `overload` is '' for the default overload."""
 
-    text: str
+    text: str = field(compare=False)  # the same schema can be written in two ways
     namespace: str
     base: str
     overload: str
