@@ -101,8 +101,9 @@ def test_codegen_writes_files_for_all_packages_and_says_how_many(
     code, out, err = run(capsys=capsys)
     files = generated_files(root / "packages")
     assert (code, err) == (0, "")
+    number = len(files)
     assert out == (
-        f"codegen: 4 operators, {len(files)} files: {len(files)} written, 0 removed, 0 unchanged\n"
+        f"codegen: 4 operators, {number} files: {number} written, 0 removed, 0 unchanged\n"
     )
     core = "dispatch-core/src/dispatch_core/_generated"
     assert files[f"{core}/mylib/mylib.py"].decode() == STUB
@@ -370,7 +371,8 @@ def test_codegen_reads_native_functions_yaml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = importlib.util.find_spec("torchgen")
-    assert found is not None and found.origin is not None
+    assert found is not None
+    assert found.origin is not None
     native = Path(found.origin).parent / "packaged/ATen/native/native_functions.yaml"
     monkeypatch.chdir(tmp_path)
     code, _, err = run("--specs", str(native), "--out", "build", capsys=capsys)

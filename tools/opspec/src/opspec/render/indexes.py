@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from opspec.model import Operator
-from opspec.render.layout import bracketed, comment_header, literal, string
+from opspec.render.layout import bracketed, class_head, comment_header, literal, string
 from opspec.render.naming import NamePool
 from opspec.render.typed import Packets, attribute, attribute_ok, import_as
 
@@ -87,7 +87,7 @@ def render_namespace_types(
                 imports.append(import_as(f"dispatch_core._generated.{package}", family, module))
     body = "".join(line for _, line in sorted(attributes.items())) or "    ...\n"
     imports.append("from dispatch_core._ops import OpNamespace\n")
-    return f"{comment_header(sources)}{''.join(imports)}\nclass {class_}(OpNamespace):\n{body}"
+    return f"{comment_header(sources)}{''.join(imports)}\n{class_head(class_, 'OpNamespace')}{body}"
 
 
 def render_root_types(namespaces: Mapping[str, Families], sources: str) -> str:
@@ -98,7 +98,7 @@ def render_root_types(namespaces: Mapping[str, Families], sources: str) -> str:
     for namespace, families in sorted(namespaces.items()):
         module = pool.claim(f"{namespace}_types")
         imports.append(import_as("dispatch_core._generated", namespace, module))
-        attributes.append(f"    {namespace}: {module}.{namespace_class(namespace, families)}\n")
+        attributes.append(attribute(namespace, f"{module}.{namespace_class(namespace, families)}"))
     imports.append("from dispatch_core._ops import Ops\n")
     body = "".join(attributes) or "    ...\n"
     return f"{comment_header(sources)}{''.join(imports)}\nclass TypedOps(Ops):\n{body}"

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["LINE_LENGTH", "bracketed", "comment_header", "docstring", "literal", "string"]
+__all__ = [
+    "LINE_LENGTH",
+    "bracketed",
+    "class_head",
+    "comment_header",
+    "docstring",
+    "literal",
+    "string",
+]
 
 LINE_LENGTH = 100
 
@@ -20,6 +28,14 @@ def bracketed(before: str, items: Sequence[str], after: str, *, indent: str = ""
         return one_line
     inner = "".join(f"{indent}    {item},\n" for item in items)
     return f"{indent}{before}\n{inner}{indent}{after}"
+
+
+def class_head(name: str, base: str) -> str:
+    """Write the first line of a class, or its first three."""
+    outer, bracket, inner = base.partition("[")
+    if bracket and len(base) > LINE_LENGTH - len("    ,"):
+        base = f"{outer}[\n        {inner[:-1]}\n    ]"
+    return bracketed(f"class {name}(", [base], "):") + "\n"
 
 
 def comment_header(sources: str) -> str:

@@ -256,7 +256,10 @@ def _items(schema: Schema) -> tuple[list[str], list[str]]:
         passed = f"{name}: {_passed(type_, numbers=plain)}"
         received = f"{name}: {_received(type_)}"
         if parameter.has_default:
-            passed += f" = {_shown_default(type_, parameter.default)}"
+            shown = _shown_default(type_, parameter.default)
+            # A line that is too long would be broken inside of the default.
+            fits = len(f"        {passed} = {shown},") <= LINE_LENGTH
+            passed += f" = {shown if fits else '...'}"
             received += " = ..."
         caller.append(passed)
         handler.append(received)

@@ -73,7 +73,8 @@ def _render_stub(operator: Operator, function: str) -> str:
             if len(inline) + len("        ,") <= LINE_LENGTH:
                 entry = inline
             else:
-                fresh += f"    if {name}.__class__ is {tuple_class}:\n        {name} = [*{name}]\n"
+                copy = bracketed(f"{name} = [", [f"*{name}"], "]", indent="        ")
+                fresh += f"    if {name}.__class__ is {tuple_class}:\n{copy}\n"
         entries.append(entry)
     decorator = bracketed("@stub(", arguments, ")")
     head = bracketed(f"def {function}(", _signature(schema, names), "):")

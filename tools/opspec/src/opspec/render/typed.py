@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import groupby
 
 from opspec.model import Operator
-from opspec.render.layout import LINE_LENGTH, bracketed, comment_header, docstring
+from opspec.render.layout import LINE_LENGTH, class_head, comment_header, docstring
 from opspec.render.naming import NamePool, class_stem
 from opspec.render.signatures import call_text, can_be_said, signature_texts
 
@@ -47,13 +47,15 @@ def _doc(operator: Operator) -> str:
 
 def _render_overload(operator: Operator, stem: str, handler: str) -> str:
     called, handled = signature_texts(operator.schema)
-    head = bracketed(f"class {stem}(", [f"Handle[{handler}]"], "):")
-    return f"class {handler}(Protocol):\n{handled}\n{head}\n{_doc(operator)}{called}"
+    return (
+        f"{class_head(handler, 'Protocol')}{handled}\n"
+        f"{class_head(stem, f'Handle[{handler}]')}{_doc(operator)}{called}"
+    )
 
 
 def _render_scripted_overload(operator: Operator, stem: str) -> str:
     schema = operator.schema
-    head = f"{bracketed(f'class {stem}(', ['Handle[Any]'], '):')}\n{_doc(operator)}"
+    head = f"{class_head(stem, 'Handle[Any]')}{_doc(operator)}"
     types = [parameter.type for parameter in schema.parameters]
     types += [result.type for result in schema.returns]
     if schema.vararg or schema.varret or not all(map(can_be_said, types)):
@@ -113,7 +115,7 @@ class Packets:
             if attribute_ok(overload)
         ]
         body = "".join(attributes) or "    ...\n"
-        return f"class {self.packets[base]}(OpPacket):\n{body}"
+        return f"{class_head(self.packets[base], 'OpPacket')}{body}"
 
 
 def render_typed(
