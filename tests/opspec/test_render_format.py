@@ -67,9 +67,11 @@ def test_formatter_leaves_hard_cases_as_they_are(tmp_path: Path) -> None:
         path = tmp_path / "packages" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    # The linter takes a package for one's own, and sorts imports by that, where it is one.
+    (tmp_path / "packages/dispatch-core/src/dispatch_core/__init__.py").touch()
     folder = str(tmp_path / "packages")
     diff = ruff("format", "--diff", "--no-cache", CONFIG, folder)
-    assert diff.endswith(f"{len(generated.files)} files already formatted\n"), diff
+    assert diff.endswith(f"{len(generated.files) + 1} files already formatted\n"), diff
     assert ruff("check", "--no-cache", CONFIG, "--ignore=E501,RUF022", folder) == (
         "All checks passed!\n"
     )
@@ -95,7 +97,7 @@ def test_bracketed_keeps_one_line_up_to_the_limit() -> None:
     [
         ("a", '"a"'),
         ('say "x"', "'say \"x\"'"),
-        ("it's 'x' \"y", '"it\'s \'x\' \\"y"'),
+        ("it's 'x' \"y", "\"it's 'x' \\\"y\""),
         ("a\\b\n\t\r\0\x7f\u2028", '"a\\\\b\\n\\t\\r\\x00\\x7f\\u2028"'),
         ("\U000e0001ö€", '"\\U000e0001ö€"'),
     ],
