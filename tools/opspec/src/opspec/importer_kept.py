@@ -55,13 +55,13 @@ def read_kept(text: str, namespace: str) -> KeptFile:
     above_from = head_end
     for node, start, following in zip(nodes, starts, [*starts[1:], len(lines)], strict=True):
         end = _end(lines, start, following)
-        above = [line for line in lines[above_from:start] if _is_comment(line)]
+        above = [line.strip() for line in lines[above_from:start] if _is_comment(line)]
         asides, added = _keys(node, lines, end)
         name = _qualified_name(node, namespace)
         whole = _dedented(lines[start:end])
         entries[name] = Kept((*above, *asides), tuple(added), tuple(whole))
         above_from = end
-    tail = [line for line in lines[above_from:] if _is_comment(line)]
+    tail = [line.strip() for line in lines[above_from:] if _is_comment(line)]
     # The first line of a file is the import's own.
     return KeptFile(entries, tuple(lines[1:head_end]), tuple(tail))
 
