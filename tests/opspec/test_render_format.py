@@ -23,7 +23,7 @@ HARD = f"""\
 - func: many(Tensor a, Tensor b, int[2] padding=0, *, float eps=1e-12, str s="a\\"b'c") -> ()
 - func: quotes(str a="it's", str b="say \\"x\\"", str c="\\\\") -> Tensor
 - func: out(Tensor x, *, Tensor(a!) out_one, Tensor(b!) out_two) -> (Tensor(a!), Tensor(b!))
-- func: view(Tensor(a) self, SymInt[2] size=1, Device device=cpu) -> Tensor(a)
+- func: view(Tensor(a) self, SymInt[2] size=1, Device? device=None) -> Tensor(a)
 - func: lists(Tensor[] xs, Tensor?[] ys, Tensor(a!)[] zs, Tensor[]? us=None) -> Tensor[]
 - func: tagged(Tensor x) -> Tensor
   tags: [core, pointwise, nondeterministic_seeded]
