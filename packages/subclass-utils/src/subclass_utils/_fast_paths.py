@@ -1,8 +1,9 @@
 """Straight lines for the common shapes of operators on transparent wrappers.
 
-Most operators take tensors first and give one fresh tensor. For those a function is written, once
-for each class and overload, that does no more than a handler written by hand would; whatever is
-not as expected goes the general way.
+Most operators take tensors first and give one fresh tensor, a view of the first, or the first
+itself, written. For those a function is written, once for each class and overload, that does
+little more than a handler written by hand would; whatever is not as expected goes the general
+way.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from typing import Any
 
 import torch
 
+from subclass_utils._outside import update_outside
 from subclass_utils._roles import TensorResult
 from subclass_utils._torch_private import (
     WRAPPER_KEYS,
+    increment_version,
     make_outside,
+    outside_of_handlers,
+    restore_caller_state,
     set_conj,
+    share_storage,
     skip_in_dynamo,
 )
 from subclass_utils._transparent import Transparent
@@ -25,45 +31,90 @@ __all__ = ["fast_path"]
 
 TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
 
-_FRESH = """
+_CALL = """
 def run(types, args, kwargs):
     if len(args) {at_least} {count}:
         {arguments} = args{first}
         if {all_ours}:
             {unwrap}
             if not ({odd}):
-                result = call({inner}{rest}, **kwargs)
-                dtype = result.dtype
-                if result.layout is strided:
-                    wrapper = make_outside(
-                        cls, result.size(), result.stride(), result.storage_offset(), None, dtype,
-                        strided, result.device, False, False, None, False, False, keys,
-                    )
-                    wrapper.{name} = result
-                    {metadata}
-                    if dtype.is_complex and result.is_conj():
-                        set_conj(wrapper, True)
-                    return wrapper
-                return general.wrap_fresh(result, a0)
+{body}
+"""
+_NUMBER = """
+        elif a0.__class__ is cls and (a1.__class__ is float or a1.__class__ is int):
+            x0 = a0.{name}
+            x1 = a1
+            if not (x0.requires_grad or x0.is_complex()):
+{body}
+"""
+_OTHERWISE = """
+    return general(args, kwargs)
+"""
+_WRAP = """
+wrapper = make_outside(
+    cls, result.size(), result.stride(), result.storage_offset(), None, dtype,
+    strided, result.device, False, False, None, False, False, keys,
+)
+wrapper.{name} = result
+{metadata}
+"""
+_FRESH = """
+result = call({inner}{rest}, **kwargs)
+dtype = result.dtype
+if result.layout is strided:
+{wrap}
+    if dtype.is_complex and result.is_conj():
+        set_conj(wrapper, True)
+    return wrapper
+return general.wrap_fresh(result, a0)
+"""
+_WRITTEN = """
+result = call({inner}{rest}, **kwargs)
+if not x0.is_inference():
+    increment_version((x0,))
+if x0.size() != a0.size():
+    update_outside(a0, x0)
+return a0
+"""
+_VIEW = """
+def run(types, args, kwargs):
+    a0 = args[0] if args else None
+    if a0.__class__ is cls and not outside_of_handlers():
+        x0 = a0.{name}
+        if x0.layout is strided and not (x0.is_complex() or x0.is_neg()):
+            with restore_caller_state():
+                result = call(x0, *args[1:], **kwargs)
+            if result is x0:
+                return a0
+            dtype = result.dtype
+            if not dtype.is_complex and result.is_inference() is is_inference_mode():
+{wrap}
+                share_storage(wrapper, a0)
+                return wrapper
+            return general.wrap_view(result, a0)
     return general(args, kwargs)
 """
 
 
 def fast_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
     """Make the shortest way to run `op` for a class; `general` runs it for any arguments."""
-    count = _leading_tensors(general)
-    if not count:
+    source = _source(cls, op, general)
+    if source is None:
         return lambda types, args, kwargs: general(args, kwargs)
-    source = _source(cls, op, general, count)
     namespace: dict[str, Any] = {
         "cls": cls,
         "call": general.call,
-        "make_outside": make_outside,
-        "strided": torch.strided,
-        "keys": WRAPPER_KEYS,
-        "set_conj": set_conj,
         "general": general,
-        "numbers": (int, float, bool),
+        "increment_version": increment_version,
+        "is_inference_mode": torch.is_inference_mode_enabled,
+        "keys": WRAPPER_KEYS,
+        "make_outside": make_outside,
+        "outside_of_handlers": outside_of_handlers,
+        "restore_caller_state": restore_caller_state,
+        "set_conj": set_conj,
+        "share_storage": share_storage,
+        "strided": torch.strided,
+        "update_outside": update_outside,
     }
     exec(compile(source, f"<{op.name()} on {cls.__qualname__}>", "exec"), namespace)
     run: TypedPlan = namespace["run"]
@@ -71,36 +122,64 @@ def fast_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
     return run
 
 
-def _leading_tensors(general: Transparent) -> int:
-    """Count the arguments, if they are all tensors that come first, and give one fresh tensor."""
+def _source(cls: type[Any], op: Any, general: Transparent) -> str | None:
     roles = general.roles
-    if general.restores or roles.results != (TensorResult("new"),):
-        return 0
-    if not general.name.startswith("aten::"):
-        return 0
+    if not general.name.startswith("aten::") or general.asks or general.resizes:
+        return None
     for position, argument in enumerate(roles.arguments):
         if argument.position != position or argument.is_list:
-            return 0
+            return None
     count = len(roles.arguments)
-    return count if count <= 4 else 0
+    if not 1 <= count <= 4 or len(roles.results) != 1:
+        return None
+    wrap = _WRAP.format(
+        name=general.inner_name,
+        metadata="; ".join(f"wrapper.{name} = a0.{name}" for name in cls.metadata),
+    )
+    result = roles.results[0]
+    if result == TensorResult("new") and not roles.writes:
+        return _with_arguments(op, general, count, _FRESH, wrap)
+    first = roles.arguments[0].name
+    if roles.writes:
+        in_place = [a.written for a in roles.arguments] == [True] + [False] * (count - 1)
+        if not in_place or result != TensorResult("same", False, first) or not _keeps_place(op):
+            return None
+        return _with_arguments(op, general, count, _WRITTEN, "")
+    if result == TensorResult("view", False, first) and count == 1 and first == "self":
+        return _VIEW.format(name=general.inner_name, wrap=_indented(wrap, 16))
+    return None
 
 
-def _source(cls: type[Any], op: Any, general: Transparent, count: int) -> str:
+def _keeps_place(op: Any) -> bool:
+    """Say whether an in-place operator writes values where they are."""
+    name = op._schema.name.partition("::")[2]
+    return torch.Tag.pointwise in op.tags or name in ("copy_", "fill_", "zero_", "addmm_")
+
+
+def _with_arguments(op: Any, general: Transparent, count: int, body: str, wrap: str) -> str:
     names = [f"a{index}" for index in range(count)]
     inner = [f"x{index}" for index in range(count)]
-    attribute = general.inner_name
     exact = len(op._schema.arguments) == count
-    odd = " or ".join([f"{x}.requires_grad" for x in inner] + [f"{x}.is_complex()" for x in inner])
-    return _FRESH.format(
+    rest = "" if exact else f", *args[{count}:]"
+    body = body.format(inner=", ".join(inner), rest=rest, wrap=_indented(wrap, 4))
+    source = _CALL.format(
         at_least="==" if exact else ">=",
         count=count,
         arguments=", ".join(names) + ("," if count == 1 else ""),
         first="" if exact else f"[:{count}]",
         all_ours=" and ".join(f"{name}.__class__ is cls" for name in names),
-        unwrap="; ".join(f"{x} = {name}.{attribute}" for x, name in zip(inner, names, strict=True)),
-        odd=odd,
-        inner=", ".join(inner),
-        rest="" if exact else f", *args[{count}:]",
-        name=attribute,
-        metadata="; ".join(f"wrapper.{name} = a0.{name}" for name in cls.metadata) or "pass",
+        unwrap="; ".join(
+            f"{x} = {name}.{general.inner_name}" for x, name in zip(inner, names, strict=True)
+        ),
+        odd=" or ".join(
+            [f"{x}.requires_grad" for x in inner] + [f"{x}.is_complex()" for x in inner]
+        ),
+        body=_indented(body, 16),
     )
+    if count == 2:
+        source += _NUMBER.format(name=general.inner_name, body=_indented(body, 16))
+    return source.replace("\n\n", "\n") + _OTHERWISE
+
+
+def _indented(text: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in text.splitlines() if line.strip())

@@ -21,7 +21,7 @@ from subclass_utils._torch_private import (
 )
 from subclass_utils._transparent import Transparent, mixing_error
 
-__all__ = ["TypedPlan", "make_plan", "runs_in_parts", "runs_whole"]
+__all__ = ["TypedPlan", "make_plan", "run_whole", "runs_in_parts"]
 
 TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
 
@@ -96,14 +96,20 @@ def _parts(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any]], Any]:
     return run
 
 
-def runs_whole(cls: type[Any], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def run_whole(
+    cls: type[Any],
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    differentiable: bool,
+) -> Any:
     """Run a composite operator on the inner tensors; NotImplemented where its parts are due.
 
     They are where a gradient may be needed, and where a class has handlers for parts.
     """
     if not cls._transparent or cls._wants_parts() or is_kept(func):
         return NotImplemented
-    if torch.is_grad_enabled():
+    if differentiable and torch.is_grad_enabled():
         for value in (*args, *kwargs.values()):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, torch.Tensor) and item.requires_grad:

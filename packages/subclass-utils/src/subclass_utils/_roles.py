@@ -13,7 +13,11 @@ __all__ = ["Roles", "TensorArgument", "TensorResult", "roles_of"]
 
 _ALIAS = re.compile(r"\(([^)]*)\)")
 # Views that the schema does not admit to; autograd does not take them for views either.
-_UNSAFE_VIEWS = {"aten::unsafe_split.Tensor", "aten::unsafe_split_with_sizes"}
+_UNSAFE_VIEWS = {
+    "aten::_unsafe_view",
+    "aten::unsafe_split.Tensor",
+    "aten::unsafe_split_with_sizes",
+}
 
 
 @dataclass(frozen=True)

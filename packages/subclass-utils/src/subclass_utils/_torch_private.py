@@ -28,6 +28,7 @@ __all__ = [
     "fast_call",
     "has_key",
     "has_view_kernel",
+    "increment_version",
     "inference_mode",
     "is_alias_of",
     "is_composite_implicit",
@@ -97,6 +98,9 @@ share_storage: Callable[[torch.Tensor, torch.Tensor], None] = _look_up(
 )
 """Give the first tensor the storage of the second."""
 
+increment_version: Callable[[Sequence[torch.Tensor]], None] = _look_up(
+    torch._C, "_increment_version"
+)
 _set_versions: Callable[[Sequence[torch.Tensor], Sequence[int]], None] = _look_up(
     _look_up(torch._C, "_autograd"), "_unsafe_set_version_counter"
 )

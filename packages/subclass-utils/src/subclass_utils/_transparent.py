@@ -29,6 +29,8 @@ __all__ = ["Plan", "Transparent", "mixing_error"]
 
 Plan = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
+# Kernels that ask whether their arguments require grad, and prepare the backward only then.
+_ASKS_FOR_GRADIENT = {"aten::_sparse_mm_reduce_impl"}
 _RESIZES = {"resize_", "resize_as_", "resize_as_sparse_", "sparse_resize_"}
 
 
@@ -62,6 +64,7 @@ class Transparent:
         )
         self.written = tuple(argument for argument in self.roles.arguments if argument.written)
         self.resizes = self.base_name in _RESIZES
+        self.asks = self.name in _ASKS_FOR_GRADIENT
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], counts: bool = False) -> Any:
         """Run the operator; `counts` if autograd has not seen it and counts no versions."""
@@ -140,6 +143,8 @@ class Transparent:
             if state.like is None or (type(state.like) is not self.cls and type(value) is self.cls):
                 state.like = value
             state.inner.append((value, inner))
+            if self.asks and value.requires_grad:
+                return inner.detach().requires_grad_()
         else:
             inner = value
             if state.plain is None:
@@ -231,6 +236,12 @@ class Transparent:
         state = _Call(False)
         state.like = like
         return self.wrap(state, value, None)
+
+    def wrap_view(self, value: Any, source: Any) -> Any:
+        """Wrap a view of a wrapper's inner tensor."""
+        state = _Call(False)
+        state.like = source
+        return self.wrap(state, value, source)
 
     def wrap(self, state: _Call, value: Any, source: Any) -> Any:
         """Wrap one tensor; give an argument back where it is that argument's inner tensor."""

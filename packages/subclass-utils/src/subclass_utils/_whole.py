@@ -39,7 +39,7 @@ def _overload(name: str) -> Any:
     return getattr(getattr(_aten, base), overload or "default")
 
 
-def _kernel(name: str, wrapper_type: type[Any]) -> Callable[..., Any]:
+def _kernel(name: str, wrapper_type: type[Any], differentiable: bool = True) -> Callable[..., Any]:
     """Make a kernel that hands the operator whole to the wrappers' class, where that may be."""
     op: Any = None
 
@@ -50,7 +50,7 @@ def _kernel(name: str, wrapper_type: type[Any]) -> Callable[..., Any]:
         for value in (*args, *kwargs.values()):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, wrapper_type):
-                    answer = type(item)._run_whole(op, args, kwargs)
+                    answer = type(item)._run_whole(op, args, kwargs, differentiable)
                     if answer is not NotImplemented:
                         return answer
         return op.redispatch(keys & keys_below_wrapper_key, *args, **kwargs)
@@ -75,5 +75,7 @@ def install(wrapper_type: type[Any]) -> None:
         f"aten::linalg_matrix_rank.{name}".removesuffix(".default")
         for name in _aten.linalg_matrix_rank.overloads()
     ]
-    for name in {"aten::max_pool1d", *rank, *composite_out_operators()}:
+    for name in {"aten::one_hot", *rank}:
+        register(name, _kernel(name, wrapper_type, differentiable=False))
+    for name in {"aten::max_pool1d", *composite_out_operators()} - {*rank}:
         register(name, _kernel(name, wrapper_type))

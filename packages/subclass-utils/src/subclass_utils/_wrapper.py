@@ -15,7 +15,7 @@ from subclass_utils._declaration import check_class, check_object, with_wrapper_
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._outside import outside_like
-from subclass_utils._plans import make_plan, runs_in_parts, runs_whole
+from subclass_utils._plans import make_plan, run_whole, runs_in_parts
 from subclass_utils._torch_private import no_torch_function, skip_in_dynamo, without_modes
 from subclass_utils._whole import install
 
@@ -191,8 +191,10 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         return plan(types, args, kwargs or {})
 
     @classmethod
-    def _run_whole(cls, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return runs_whole(cls, func, args, kwargs)
+    def _run_whole(
+        cls, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], differentiable: bool
+    ) -> Any:
+        return run_whole(cls, func, args, kwargs, differentiable)
 
     @classmethod
     def _wants_parts(cls) -> bool:
