@@ -159,6 +159,9 @@ def test_what_needs_values_is_marked_in_the_whole_list(facts: dict[str, Operator
 
 CALLS = {
     "aten::_pack_padded_sequence": lambda a, t: a(t(2, 3), t(2, int), True),
+    "aten::_embedding_bag_sparse_backward": lambda a, t: a(
+        t(2, 3), t(4, int), t(2, int), t(4, int), t(2, int), 5, False, 0, None, 1
+    ),
     "aten::_padded_dense_to_jagged_forward": lambda a, t: a(t(2, 3, 4), [t(3, int)]),
     "aten::_spdiags": lambda a, t: a(t(2, 3), t(2, int), [3, 3]),
     "aten::_choose_qparams_per_tensor": lambda a, t: a(t(3)),
