@@ -26,7 +26,7 @@ from guards._code_check import CodeCheck, plain_function
 from guards._constants import spell
 from guards._container_checks import KeysCheck, LengthCheck, SetCheck, dict_keys
 from guards._errors import UnsupportedGuardError
-from guards._fetch import Absent
+from guards._fetch import Absent, is_a
 from guards._guard import Guard, GuardBuilderBase
 from guards._source import Source, name_of
 from guards._state_checks import StateCheck, read_state
@@ -85,7 +85,7 @@ class GuardBuilder(GuardBuilderBase):
             self._values[link] = cast(ValueSource, link).lookup(self.L, self.G)
         value = self._values[link]
         for chained in reversed(links):
-            if not isinstance(value, Absent):
+            if type(value) is not Absent:
                 value = cast(ChainedValueSource, chained).read(value)
             self._values[chained] = value
         return value
@@ -98,7 +98,7 @@ class GuardBuilder(GuardBuilderBase):
         """
         source = self.source(guard)
         found = self.lookup(source)
-        return source.get(self.L, self.G) if isinstance(found, Absent) else found
+        return source.get(self.L, self.G) if type(found) is Absent else found
 
     def add(self, guard: Guard, check: Check, value: object = None) -> None:
         """Add a check, and tell the guard what was made of it."""
@@ -131,7 +131,7 @@ class GuardBuilder(GuardBuilderBase):
         value = self.value(guard)
         if value is None or type(value) is bool:
             self.add(guard, IdentityCheck(self.source(guard), value), value)
-        elif isinstance(value, types.CodeType):
+        elif is_a(value, types.CodeType):
             raise UnsupportedGuardError(
                 f"CONSTANT_MATCH on {guard.name}: use FUNCTION_MATCH on the function"
             )
@@ -179,7 +179,7 @@ class GuardBuilder(GuardBuilderBase):
         """Guard on the training flag of a module."""
         value = self.value(guard)
         flag = _fetch.attribute(value, "training")
-        if not isinstance(value, torch.nn.Module) or type(flag) is not bool:
+        if not is_a(value, torch.nn.Module) or type(flag) is not bool:
             raise UnsupportedGuardError(f"MODULE_TRAINING on {guard.name}: got {spell(value)}")
         self.add(guard, TrainingCheck(self.source(guard), flag), value)
 
@@ -209,13 +209,13 @@ class GuardBuilder(GuardBuilderBase):
     def lookup_or_raise(self, source: ValueSource) -> Any:
         """Evaluate a source, raising MissingValueError where its value is not to be had."""
         found = self.lookup(source)
-        return source.get(self.L, self.G) if isinstance(found, Absent) else found
+        return source.get(self.L, self.G) if type(found) is Absent else found
 
     def SEQUENCE_LENGTH(self, guard: Guard) -> None:
         """Guard on the number of entries of a builtin container."""
         value = self.value(guard)
         length = _fetch.length(value)
-        if isinstance(length, Absent):
+        if type(length) is Absent:
             raise UnsupportedGuardError(
                 f"SEQUENCE_LENGTH on {guard.name}: the length of {spell(value)} is {length!r}"
             )
@@ -249,7 +249,7 @@ class GuardBuilder(GuardBuilderBase):
         True leaves all of them open.
         """
         value = self.value(guard)
-        if not isinstance(value, torch.Tensor):
+        if not is_a(value, torch.Tensor):
             raise UnsupportedGuardError(f"TENSOR_MATCH on {guard.name}: got {spell(value)}")
         with torch._C.DisableTorchFunctionSubclass():
             sizes = _open_dims(guard, list(value.size()), dynamic_sizes)

@@ -19,7 +19,7 @@ from guards._class_names import find_class, importable_name
 from guards._constants import is_constant, same_constant, spell, type_name
 from guards._emit import Emitter, is_heap_type
 from guards._errors import UnsupportedGuardError
-from guards._fetch import MISSING, Absent
+from guards._fetch import MISSING, Absent, is_a
 
 if TYPE_CHECKING:
     from guards._value_sources import ValueSource
@@ -104,9 +104,9 @@ class Check:
 
 def spell_found(value: Any) -> str:
     """Write a value that was found, or say that it is absent."""
-    if isinstance(value, Absent):
+    if type(value) is Absent:
         return repr(value)
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return f"a {type_name(type(value))}"
     return spell(value)
 
@@ -139,12 +139,15 @@ class TypeCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, cls: type | str) -> None:
         super().__init__(source)
-        wants(isinstance(cls, (str, type)), self.code, "a class or its name", cls)
-        self.name = cls if isinstance(cls, str) else importable_name(cls)
-        known = find_class(cls) if isinstance(cls, str) else cls
+        wants(is_a(cls, (str, type)), self.code, "a class or its name", cls)
+        self.saved = isinstance(cls, str)
+        if isinstance(cls, str):
+            self.name = cls
+            known = find_class(cls)
+        else:
+            self.name, known = importable_name(cls), cls
         self._static = known if known is not None and not is_heap_type(known) else None
         self._weak = _weak_class(known)
-        self.saved = isinstance(cls, str)
 
     def cls(self) -> type | None:
         """Give the class, or None where it is dead or not imported."""
@@ -168,7 +171,7 @@ class TypeCheck(OneSourceCheck):
 
     def actual(self, values: Sequence[Any]) -> str:
         value = values[0]
-        if isinstance(value, Absent):
+        if type(value) is Absent:
             return repr(value)
         name = f"of type {type_name(type(value))}"
         if importable_name(type(value)) == self.name and self.cls() is not type(value):
@@ -197,7 +200,7 @@ class IdentityCheck(OneSourceCheck):
         super().__init__(source)
         self.described = spell(value)
         self._singleton = any(value is single for single in SINGLETONS.values())
-        self._static = isinstance(value, type) and not is_heap_type(value)
+        self._static = is_a(value, type) and not is_heap_type(value)
         self._value: Any = value if self._singleton or self._static else weakly(source, value)
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
@@ -396,7 +399,7 @@ class TrainingCheck(BoolCheck):
         return f"in {_mode(self.value)} mode"
 
     def actual(self, values: Sequence[Any]) -> str:
-        if not isinstance(values[0], torch.nn.Module):
+        if not is_a(values[0], torch.nn.Module):
             return spell_found(values[0])
         flag = _training(values[0])
         return (
@@ -405,7 +408,7 @@ class TrainingCheck(BoolCheck):
 
 
 def _training(module: object) -> Any:
-    return _fetch.attribute(module, "training") if isinstance(module, torch.nn.Module) else MISSING
+    return _fetch.attribute(module, "training") if is_a(module, torch.nn.Module) else MISSING
 
 
 def _mode(training: bool) -> str:
@@ -432,7 +435,7 @@ class PresentCheck(OneSourceCheck):
         return "there" if self.attr is None else f"with attribute {self.attr!r}"
 
     def actual(self, values: Sequence[Any]) -> str:
-        if self.attr is None or isinstance(values[0], Absent):
+        if self.attr is None or type(values[0]) is Absent:
             return spell_found(values[0])
         return f"{spell_found(values[0])} without it"
 
@@ -490,7 +493,7 @@ class AbsentCheck(OneSourceCheck):
         return f"without key {spell(self.key['key'])}" if self.key else "absent"
 
     def actual(self, values: Sequence[Any]) -> str:
-        if values and isinstance(values[0], Absent):
+        if values and type(values[0]) is Absent:
             return f"{self.sources[0].name()} is {values[0]!r}"
         return "with it" if self.attr is not None or self.key else "present"
 

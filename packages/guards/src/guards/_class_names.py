@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from guards import _fetch
-from guards._fetch import MISSING, Absent
+from guards._fetch import MISSING, Absent, is_a
 
 __all__ = ["find_class", "importable_name"]
 
@@ -14,7 +14,7 @@ __all__ = ["find_class", "importable_name"]
 def importable_name(cls: type) -> str:
     """Give ``module:qualified.name`` of a class."""
     module = type.__dict__["__dict__"].__get__(cls).get("__module__")
-    if not isinstance(module, str):
+    if not is_a(module, str):
         module = "builtins"
     return f"{module}:{type.__dict__['__qualname__'].__get__(cls)}"
 
@@ -24,9 +24,9 @@ def find_class(name: str) -> type | None:
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module, MISSING)
     for part in path.split("."):
-        if isinstance(found, Absent):
+        if type(found) is Absent:
             return None
         found = _fetch.attribute(found, part)
-    if isinstance(found, type) and importable_name(found) == name:
+    if is_a(found, type) and importable_name(found) == name:
         return found
     return None

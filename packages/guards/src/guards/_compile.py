@@ -94,7 +94,7 @@ def _lookup(source: ValueSource, L: Scope, G: Scope, known: dict[Source, Any]) -
         known[link] = link.lookup(L, G) if isinstance(link, ValueSource) else None
     value = known[link]
     for chained in reversed(links):
-        value = value if isinstance(value, Absent) else chained.read(value)
+        value = value if type(value) is Absent else chained.read(value)
         known[chained] = value
     return value
 
@@ -113,7 +113,7 @@ def test_of(check: Check) -> Callable[[Scope, Scope, Sequence[Any]], bool]:
     function = emitter.compile(f"def test({parameters}):\n    {body}\n", "test", "<guard>")
 
     def test(L: Scope, G: Scope, values: Sequence[Any]) -> bool:
-        if any(isinstance(value, Absent) for value in values):
+        if any(type(value) is Absent for value in values):
             return False
         try:
             return bool(function(L, G, *values))

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from guards._fetch import is_a
+
 __all__ = ["constant_key", "is_constant", "is_constant_type", "same_constant", "spell", "type_name"]
 
 _BY_VALUE = (
@@ -41,7 +43,7 @@ def is_constant_type(cls: type) -> bool:
 def is_constant(value: object) -> bool:
     """Tell whether a value can be compared by value without running code of its class."""
     cls = type(value)
-    if cls in _PLAIN or isinstance(value, (enum.Enum, type)):
+    if cls in _PLAIN or is_a(value, (enum.Enum, type)):
         return True
     if cls in _SEQUENCES or cls in _SETS:
         return all(map(is_constant, value))  # type: ignore[call-overload]
@@ -52,7 +54,7 @@ def is_constant(value: object) -> bool:
         )
     if cls is slice:
         return all(map(is_constant, (value.start, value.stop, value.step)))  # type: ignore[attr-defined]
-    return cls is range or isinstance(value, types.CodeType)
+    return cls is range or is_a(value, types.CodeType)
 
 
 def constant_key(value: Any) -> Hashable:
@@ -107,9 +109,9 @@ def _spell(value: Any, depth: int) -> str:
     cls = type(value)
     if cls in _PLAIN:
         return _spell_plain(value)
-    if isinstance(value, enum.Enum):
+    if is_a(value, enum.Enum):
         return f"{cls.__qualname__}.{object.__getattribute__(value, '_name_')}"
-    if isinstance(value, type):
+    if is_a(value, type):
         return type_name(value)
     if cls is slice or cls is range:
         parts = (value.start, value.stop, value.step)
@@ -150,16 +152,16 @@ def _spell_container(value: Any, depth: int) -> str:
 
 
 def _spell_object(value: Any) -> str:
-    if isinstance(value, types.FunctionType):
+    if is_a(value, types.FunctionType):
         return f"function {value.__module__}.{value.__qualname__}"
-    if isinstance(value, types.CodeType):
+    if is_a(value, types.CodeType):
         return f"code of {value.co_name}"
-    if isinstance(value, types.BuiltinFunctionType):
+    if is_a(value, types.BuiltinFunctionType):
         return f"function {value.__qualname__}"
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         name = types.ModuleType.__getattribute__(value, "__dict__").get("__name__")
         return f"module {name}"
-    if isinstance(value, types.MethodType):
+    if is_a(value, types.MethodType):
         return f"method {_spell_object(value.__func__).removeprefix('function ')}"
     return f"an object of type {type_name(type(value))}"
 
@@ -167,6 +169,6 @@ def _spell_object(value: Any) -> str:
 def type_name(cls: type) -> str:
     """Give a class's name, with its module unless that is builtins."""
     module = type.__dict__["__dict__"].__get__(cls).get("__module__")
-    module = module if isinstance(module, str) else cls.__module__
+    module = module if is_a(module, str) else cls.__module__
     name = type.__dict__["__qualname__"].__get__(cls)
     return name if module in ("builtins", None) else f"{module}.{name}"

@@ -41,7 +41,7 @@ class LengthCheck(OneSourceCheck):
         return f"of length {self.length}"
 
     def actual(self, values: Sequence[Any]) -> str:
-        found = values[0] if isinstance(values[0], Absent) else _fetch.length(values[0])
+        found = values[0] if type(values[0]) is Absent else _fetch.length(values[0])
         return f"of length {found}" if type(found) is int else spell_found(values[0])
 
     def expression(self) -> str:
@@ -117,7 +117,7 @@ class KeysCheck(OneSourceCheck):
         return f"a dict with keys [{', '.join(self._spelled())}]{order}"
 
     def actual(self, values: Sequence[Any]) -> str:
-        found = None if isinstance(values[0], Absent) else dict_keys(values[0])
+        found = None if type(values[0]) is Absent else dict_keys(values[0])
         if found is None:
             return spell_found(values[0])
         return f"a dict with keys [{', '.join(map(spell, found))}]"

@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from guards._class_names import find_class, importable_name
-from guards._fetch import Absent
+from guards._fetch import Absent, is_a
 from guards._pointers import address_reader, addresses_by_id
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def is_kept_anyway(value: object) -> bool:
     So are what takes no weak reference, None and the like, classes of C, and classes that stand
     under their own name in a module.
     """
-    if isinstance(value, type):
+    if is_a(value, type):
         return not is_heap_type(value) or find_class(importable_name(value)) is value
     try:
         weakref.ref(value)
@@ -45,7 +45,7 @@ def is_kept_anyway(value: object) -> bool:
 
 
 def _present(value: Any) -> Any:
-    if isinstance(value, Absent):
+    if type(value) is Absent:
         raise AbsentValueError
     return value
 
@@ -83,7 +83,7 @@ class Emitter:
         self._names: dict[int, tuple[str, object]] = {}
         self._weak_names: dict[int, str] = {}
         self._weakrefs: list[weakref.ReferenceType[Any]] = []
-        self._types: dict[str, type] = {}
+        self._types: dict[str, int] = {}  # by id: classes die too
         self._serial: dict[str, int] = {}
         self._statements: list[str] = []
         self._vital_ones: list[weakref.ReferenceType[Any]] = []
@@ -180,11 +180,11 @@ class Emitter:
 
     def prove_type(self, variable: str, cls: type) -> None:
         """Remember that past this line a variable's class is exactly ``cls``."""
-        self._types[variable] = cls
+        self._types[variable] = id(cls)
 
     def has_type(self, variable: str, cls: type) -> bool:
         """Tell whether an earlier line has made sure of a variable's class."""
-        return self._types.get(variable) is cls
+        return self._types.get(variable) == id(cls)
 
     def if_type(self, variable: str, cls: type, fast: str, source: ValueSource) -> str:
         """Write ``fast`` for a variable of class ``cls``, and the careful way for any other."""

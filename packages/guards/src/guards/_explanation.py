@@ -70,8 +70,10 @@ def explain_failure(
         expression, expected = check.expression(), check.expected()
         actual = _actual(check, values, L, G)
         difference = getattr(check, "difference", None)
-        if difference is not None and not isinstance(values[0], Absent):
+        if difference is not None and type(values[0]) is not Absent:
             expected, actual = difference(values[0])
+        if actual == expected:
+            actual = f"another one that looks alike: {actual}"
     except Exception as error:  # a hostile object must not hide which guard it fails
         actual = f"a value that cannot be described ({type(error).__name__})"
     return Explanation(check.code, expression, expected, actual, user_location_of(guard))
@@ -79,10 +81,10 @@ def explain_failure(
 
 def _actual(check: Check, values: Sequence[Any], L: Any, G: Any) -> str:
     for source, value in zip(check.sources, values, strict=True):
-        if isinstance(value, Absent):
+        if type(value) is Absent:
             link: ValueSource = source
             while isinstance(link, ChainedValueSource) and isinstance(link.base, ValueSource):
-                if not isinstance(link.base.lookup(L, G), Absent):
+                if type(link.base.lookup(L, G)) is not Absent:
                     break
                 link = link.base
             return f"{link.name()} {value!r}"

@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import collections
 import types
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
 import torch
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+T = TypeVar("T")
 
 __all__ = [
     "MISSING",
@@ -22,6 +27,7 @@ __all__ = [
     "attribute",
     "class_attribute",
     "instance_dict",
+    "is_a",
     "item",
     "key_at",
     "length",
@@ -31,6 +37,7 @@ __all__ = [
 ]
 
 
+@final
 class Absent:
     """The two ways in which a value can fail to be there."""
 
@@ -46,6 +53,15 @@ class Absent:
 
 MISSING: Final = Absent("missing")
 REFUSED: Final = Absent("only to be had by running code of its class")
+
+
+def is_a(value: object, cls: type[T] | tuple[type[T], ...]) -> TypeGuard[T]:
+    """Tell whether a value is of a class by its true type.
+
+    ``isinstance`` would also ask ``__class__``, which a foreign class may make a property.
+    """
+    return issubclass(type(value), cls)
+
 
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
@@ -73,8 +89,8 @@ def class_attribute(cls: type, name: str) -> Any:
 
 def instance_dict(obj: object) -> dict[str, Any] | None:
     """Give the dict that holds an object's own attributes; None where there is none to be had."""
-    place = class_attribute(type(obj), "__dict__")
-    if isinstance(place, _FIXED_PLACE):
+    place: Any = class_attribute(type(obj), "__dict__")
+    if type(place) in _FIXED_PLACE:
         namespace = place.__get__(obj, type(obj))
         return namespace if type(namespace) is dict else None
     return None
@@ -90,7 +106,7 @@ def reads_plainly(cls: type) -> bool:
     return (
         lookup in _PLAIN_LOOKUPS
         and (fallback is MISSING or fallback is _module_getattr)
-        and isinstance(class_attribute(cls, "__dict__"), (*_FIXED_PLACE, Absent))
+        and type(class_attribute(cls, "__dict__")) in (*_FIXED_PLACE, Absent)
     )
 
 
@@ -100,8 +116,8 @@ def attribute(obj: object, name: str, allow_call: bool = False) -> Any:
     With ``allow_call`` what these cannot tell is asked of the object itself, exceptions giving
     MISSING. Without, a property or another descriptor written in Python gives REFUSED.
     """
-    value = _attribute_of_class(obj, name) if isinstance(obj, type) else _attribute(obj, name)
-    if isinstance(value, Absent) and allow_call:
+    value = _attribute_of_class(obj, name) if is_a(obj, type) else _attribute(obj, name)
+    if type(value) is Absent and allow_call:
         try:
             return getattr(obj, name)
         except Exception:
@@ -134,13 +150,13 @@ def _attribute_of_class(cls: type, name: str) -> Any:
     found = class_attribute(cls, name)
     if found is MISSING:
         return MISSING if of_meta is MISSING else _bound(of_meta, cls, meta)
-    if isinstance(found, (staticmethod, classmethod)):
+    if is_a(found, (staticmethod, classmethod)):
         return _bound(found, None, cls)
-    if isinstance(found, (types.FunctionType, property, *_FIXED_PLACE)):
+    if is_a(found, (types.FunctionType, property, *_FIXED_PLACE)):
         return found
-    if isinstance(found, types.ClassMethodDescriptorType):
+    if is_a(found, types.ClassMethodDescriptorType):
         return found.__get__(None, cls)
-    return REFUSED if _has(found, "__get__") and not isinstance(found, _METHOD_OF_C) else found
+    return REFUSED if _has(found, "__get__") and not is_a(found, _METHOD_OF_C) else found
 
 
 def _is_data_descriptor(value: object) -> bool:
@@ -153,10 +169,10 @@ def _has(value: object, name: str) -> bool:
 
 def _from_fixed_place(place: Any, obj: object) -> Any:
     """Read a slot, or an attribute that C code computes for a class of C."""
-    if not isinstance(place, _FIXED_PLACE):
+    if type(place) not in _FIXED_PLACE:
         return REFUSED
     # Tensor's own would hand the question to __torch_function__ of a subclass.
-    of_tensor = isinstance(obj, torch.Tensor) and isinstance(place, types.GetSetDescriptorType)
+    of_tensor = is_a(obj, torch.Tensor) and type(place) is types.GetSetDescriptorType
     if of_tensor and type(obj) not in (torch.Tensor, torch.nn.Parameter):
         return REFUSED
     try:
@@ -191,7 +207,7 @@ def item(obj: object, key: object, allow_call: bool = False) -> Any:
             return read(obj, key)
         except Exception:
             return MISSING
-    if isinstance(obj, _MODULE_CONTAINERS) and read in _MODULE_GETITEM:
+    if is_a(obj, _MODULE_CONTAINERS) and read in _MODULE_GETITEM:
         return _submodule(obj, key)
     if not allow_call:
         return REFUSED if read is not MISSING else MISSING
@@ -217,14 +233,14 @@ _PLAIN_GETITEM = (
 
 def module_table(module: object, name: str) -> dict[str, Any] | None:
     """Give a module's ``_parameters``, ``_buffers`` or ``_modules``; None where it has none."""
-    own = instance_dict(module) if isinstance(module, torch.nn.Module) else None
+    own = instance_dict(module) if is_a(module, torch.nn.Module) else None
     table = None if own is None else own.get(name)
     return table if type(table) is dict else None
 
 
 def module_children(value: object) -> list[Any] | None:
     """Give the children of a Sequential or ModuleList in their order; None for anything else."""
-    if not isinstance(value, (torch.nn.Sequential, torch.nn.ModuleList)):
+    if not is_a(value, (torch.nn.Sequential, torch.nn.ModuleList)):
         return None
     if class_attribute(type(value), "__getitem__") not in _MODULE_GETITEM:
         return None
@@ -233,7 +249,7 @@ def module_children(value: object) -> list[Any] | None:
 
 
 def _submodule(container: torch.nn.Module, key: object) -> Any:
-    if isinstance(container, torch.nn.ModuleDict):
+    if is_a(container, torch.nn.ModuleDict):
         return (module_table(container, "_modules") or {}).get(key, MISSING)  # type: ignore[call-overload]
     if type(key) is not int:
         return REFUSED
@@ -262,7 +278,7 @@ def length(obj: object, allow_call: bool = False) -> Any:
     count: Any = class_attribute(type(obj), "__len__")
     if count in _PLAIN_LEN:
         return count(obj)
-    if isinstance(obj, _MODULE_CONTAINERS) and count in _MODULE_LEN:
+    if is_a(obj, _MODULE_CONTAINERS) and count in _MODULE_LEN:
         modules = module_table(obj, "_modules")
         return MISSING if modules is None else len(modules)
     if count is MISSING:

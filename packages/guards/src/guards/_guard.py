@@ -59,7 +59,7 @@ class GuardBuilderBase:
     """The role of a scope in which guards are built; a front end gives it a body."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class Guard:
     """One assumption of a trace: a check that must hold again before its result is used again.
 

@@ -18,6 +18,7 @@ from guards._checks import SINGLETONS
 from guards._class_names import find_class, importable_name
 from guards._constants import spell
 from guards._errors import SavedGuardsError, UnsupportedGuardError
+from guards._fetch import is_a
 
 __all__ = ["read_constant", "write_constant"]
 
@@ -42,9 +43,9 @@ def write_constant(value: Any, depth: int = 0) -> Any:
     writer = _WRITERS.get(cls)
     if writer is not None:
         return writer(value, depth + 1)
-    if isinstance(value, enum.Enum):
+    if is_a(value, enum.Enum):
         return {"enum": [_class_name(cls), object.__getattribute__(value, "_name_")]}
-    if isinstance(value, type):
+    if is_a(value, type):
         return {"class": _class_name(value)}
     if cls in _NAMED:
         return {cls.__name__: str(value).removeprefix("torch.")}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.utils._device
 
 from guards import _torch_private as private
 from guards._checks import Check, wants
@@ -87,10 +86,11 @@ class StateCheck(Check):
             dtype = emitter.constant(self.value, str(self.value).removeprefix("torch."))
             return f"{emitter.constant(self._read, 'get_default_dtype')}() is {dtype}"
         if self.code == "DEFAULT_DEVICE":
-            device = emitter.constant(torch.utils._device, "torch_device")
-            if self.value is None:
-                return f"{device}.CURRENT_DEVICE is None"
-            return f"{device}.CURRENT_DEVICE == {emitter.constant(self.value, 'device')}"
+            read = f"{emitter.constant(self._read, 'default_device')}()"
+            if self.value is not None:
+                return f"{read} == {emitter.constant(self.value, 'device')}"
+            modes = emitter.constant(private.torch_function_modes, "torch_function_modes")
+            return f"not {modes}() or {read} is None"
         if self.code == "DETERMINISTIC_ALGORITHMS":
             enabled = emitter.constant(torch.are_deterministic_algorithms_enabled, "deterministic")
             warn = emitter.constant(

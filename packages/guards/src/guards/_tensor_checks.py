@@ -14,7 +14,7 @@ from guards._class_names import find_class, importable_name
 from guards._constants import type_name
 from guards._emit import Emitter, is_heap_type
 from guards._errors import UnsupportedGuardError
-from guards._fetch import Absent
+from guards._fetch import Absent, is_a
 
 if TYPE_CHECKING:
     from guards._value_sources import ValueSource
@@ -60,7 +60,7 @@ class TensorCheck(OneSourceCheck):
 
     def difference(self, value: Any) -> tuple[str, str]:
         """Say what was expected and what was found, only of the facts that differ."""
-        if not isinstance(value, torch.Tensor):
+        if not is_a(value, torch.Tensor):
             return self.facts["class"], spell_found(value)
         found = tensor_facts(value, self.sizes, self.strides)
         differ = [k for k in self.facts if self.facts[k] != found.get(k)]
@@ -220,7 +220,7 @@ class SameObjectCheck(Check):
         return "the same object"
 
     def actual(self, values: Sequence[Any]) -> str:
-        absent = [v for v in values if isinstance(v, Absent)]
+        absent = [v for v in values if type(v) is Absent]
         return repr(absent[0]) if absent else "two objects"
 
     def expression(self) -> str:
@@ -251,7 +251,7 @@ class OverlapCheck(Check):
         return not self._offenders(values)
 
     def _offenders(self, values: list[Any]) -> list[int]:
-        if not all(isinstance(v, torch.Tensor) for v in values):
+        if not all(is_a(v, torch.Tensor) for v in values):
             return [-1]
         return sorted(i for i in private.overlapping(values) if i >= self.free)
 
@@ -259,7 +259,7 @@ class OverlapCheck(Check):
         return "no memory shared with the others"
 
     def actual(self, values: Sequence[Any]) -> str:
-        absent = [v for v in values if not isinstance(v, torch.Tensor)]
+        absent = [v for v in values if not is_a(v, torch.Tensor)]
         if absent:
             return spell_found(absent[0])
         names = [self.sources[i].name() for i in self._offenders(list(values))]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch._C
+import torch.overrides
 import torch.utils._device
 
 from guards._errors import GuardError
@@ -136,6 +137,16 @@ def autocast_switch() -> Callable[[], bool]:
 
 
 def current_device() -> torch.device | None:
-    """Give the default device that was set by the user, None where none was."""
-    device: torch.device | None = torch.utils._device.CURRENT_DEVICE
-    return device
+    """Give the device that was set for new tensors, None where none was."""
+    if not torch_function_modes():
+        return None
+    stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    for mode in reversed(stack):
+        if isinstance(mode, torch.utils._device.DeviceContext):
+            device: torch.device = mode.device
+            return device
+    return None
+
+
+torch_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+"""Count the modes of ``__torch_function__`` that are open; a default device is one."""

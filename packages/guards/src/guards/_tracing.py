@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sys
 import traceback
-from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import CodeType, TracebackType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -24,8 +23,6 @@ from guards._snapshots import GlobalContext, GuardsContext, ModuleContext
 from guards._subgraph_caches import HopDispatchSetCache
 
 __all__ = ["CompileContext", "TracingContext", "compile_context", "tracing"]
-
-T = TypeVar("T")
 
 
 class CompileContext:
@@ -250,13 +247,13 @@ def tracing(context: TracingContext | None) -> AbstractContextManager[TracingCon
 
 # The scopes behind the functions above are classes: contextlib.contextmanager sets attributes on
 # an exception that passes through, and some exceptions (frozen dataclasses) refuse that.
-class _Scope(AbstractContextManager[T]):
+class _Scope:
     """Set something, and put it back afterwards; may be entered again, also within itself."""
 
     def __init__(self) -> None:
         self._saved: list[Any] = []
 
-    def __enter__(self) -> T:
+    def __enter__(self) -> Any:
         value, saved = self._set()
         self._saved.append(saved)
         return value
@@ -269,21 +266,21 @@ class _Scope(AbstractContextManager[T]):
     ) -> None:
         self._reset(self._saved.pop(), error)
 
-    @abstractmethod
-    def _set(self) -> tuple[T, Any]:
+    def _set(self) -> tuple[Any, Any]:
         """Set it; give the value of the ``with`` and what _reset needs."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _reset(self, saved: Any, error: BaseException | None) -> None:
         """Put it back; ``error`` is what is passing through."""
+        raise NotImplementedError
 
 
-class _Compiling(_Scope["CompileContext | None"]):
+class _Compiling(_Scope):
     def __init__(self, context: CompileContext | None) -> None:
         super().__init__()
         self._context = context
 
-    def _set(self) -> tuple[CompileContext | None, Any]:
+    def _set(self) -> tuple[Any, Any]:
         former, current.compile_context = current.compile_context, self._context
         return self._context, former
 
@@ -291,12 +288,12 @@ class _Compiling(_Scope["CompileContext | None"]):
         current.compile_context = saved
 
 
-class _Tracing(_Scope["TracingContext | None"]):
+class _Tracing(_Scope):
     def __init__(self, context: TracingContext | None) -> None:
         super().__init__()
         self._context = context
 
-    def _set(self) -> tuple[TracingContext | None, Any]:
+    def _set(self) -> tuple[Any, Any]:
         former, current.tracing_context = current.tracing_context, self._context
         return self._context, former
 
@@ -312,12 +309,12 @@ class _Tracing(_Scope["TracingContext | None"]):
             current.tracing_context = saved
 
 
-class _Patch(_Scope[None]):
+class _Patch(_Scope):
     def __init__(self, attributes: dict[str, Any]) -> None:
         super().__init__()
         self._attributes = attributes
 
-    def _set(self) -> tuple[None, Any]:
+    def _set(self) -> tuple[Any, Any]:
         context = TracingContext.get()
         known = vars(context)
         unknown = [name for name in self._attributes if name not in known]
@@ -336,12 +333,12 @@ class _Patch(_Scope[None]):
         vars(context).update(attributes)
 
 
-class _CurrentFrame(_Scope[None]):
+class _CurrentFrame(_Scope):
     def __init__(self, frame_summary: traceback.FrameSummary | None) -> None:
         super().__init__()
         self._frame = frame_summary
 
-    def _set(self) -> tuple[None, Any]:
+    def _set(self) -> tuple[Any, Any]:
         context = TracingContext.get()
         saved = _place(context)
         if self._frame is not None:
@@ -357,8 +354,8 @@ class _CurrentFrame(_Scope[None]):
         del context.frame_summary_stack[depth - (self._frame is not None) :]
 
 
-class _ClearFrame(_Scope[None]):
-    def _set(self) -> tuple[None, Any]:
+class _ClearFrame(_Scope):
+    def _set(self) -> tuple[Any, Any]:
         context = TracingContext.get()
         saved = _place(context)
         _put_back(context, ([], None, None))
@@ -370,8 +367,8 @@ class _ClearFrame(_Scope[None]):
         _put_back(context, place)
 
 
-class _ReportOutputStrides(_Scope["list[tuple[int, ...] | None] | None"]):
-    def _set(self) -> tuple[list[tuple[int, ...] | None] | None, Any]:
+class _ReportOutputStrides(_Scope):
+    def _set(self) -> tuple[Any, Any]:
         context = current.tracing_context
         if context is None:
             return None, None

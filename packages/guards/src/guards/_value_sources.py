@@ -21,7 +21,7 @@ from guards import _fetch
 from guards._constants import constant_key, is_constant, spell
 from guards._emit import Emitter
 from guards._errors import MissingValueError, UnsupportedGuardError
-from guards._fetch import MISSING, REFUSED, Absent
+from guards._fetch import MISSING, REFUSED, Absent, is_a
 from guards._source import ChainedSource, GuardSource, Source, guard_source_of
 
 __all__ = [
@@ -85,7 +85,7 @@ class ValueSource(Source):
             )
         value = link.start(L, _EMPTY if G is None else G)
         for chained in reversed(links):
-            if isinstance(value, Absent):
+            if type(value) is Absent:
                 return value
             value = chained.read(value)
         return value
@@ -97,14 +97,14 @@ class ValueSource(Source):
             MissingValueError: some link is not there, or only code of a class could tell.
         """
         value = self.lookup(L, G)
-        if isinstance(value, Absent):
+        if type(value) is Absent:
             raise MissingValueError(self._why_absent(L, G, value), self.name())
         return value
 
     def _why_absent(self, L: Scope, G: Scope | None, value: Absent) -> str:
         link: ValueSource = self
         while isinstance(link, ChainedValueSource) and isinstance(link.base, ValueSource):
-            if not isinstance(link.base.lookup(L, G), Absent):
+            if type(link.base.lookup(L, G)) is not Absent:
                 break
             link = link.base
         text = f"{link.name()} is {value!r}"
@@ -154,7 +154,7 @@ class ValueSource(Source):
         return True
 
     def _own(self) -> tuple[object, ...]:
-        own = _own_fields(type(self))
+        own = _own_fields(cast(Any, type(self)))
         return tuple([constant_key(getattr(self, name)) for name in own])
 
     def __str__(self) -> str:
@@ -192,7 +192,7 @@ class ChainedValueSource(ValueSource, ChainedSource):
 
 
 @functools.lru_cache(maxsize=256)
-def _own_fields(cls: type[ValueSource]) -> tuple[str, ...]:
+def _own_fields(cls: type[Any]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls) if f.name != "base")
 
 
@@ -314,7 +314,7 @@ class AttrSource(ChainedValueSource):
 
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
         cls = type(example)
-        if self.member.isidentifier() and not isinstance(example, (type, torch.Tensor)):
+        if self.member.isidentifier() and not is_a(example, (type, torch.Tensor)):
             found = _fetch.class_attribute(cls, self.member)
             own = _fetch.instance_dict(example)
             in_dict = own is not None and self.member in own and found is MISSING
@@ -471,9 +471,9 @@ class DefaultsSource(ChainedValueSource):
 def _function_of(value: Any) -> Any:
     import types
 
-    if isinstance(value, types.MethodType):
+    if is_a(value, types.MethodType):
         value = value.__func__
-    return value if isinstance(value, types.FunctionType) else None
+    return value if is_a(value, types.FunctionType) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -500,7 +500,7 @@ class ParamBufferSource(ChainedValueSource):
 
 def _module_entry(example: Any, tables: tuple[str, ...], name: str) -> tuple[str, str] | None:
     """Say which of a module's tables holds a name, where reading it there runs no foreign code."""
-    if not isinstance(example, torch.nn.Module) or not _fetch.reads_plainly(type(example)):
+    if not is_a(example, torch.nn.Module) or not _fetch.reads_plainly(type(example)):
         return None
     own = _fetch.instance_dict(example) or {}
     if name in own or _fetch.class_attribute(type(example), name) is not MISSING:
@@ -513,7 +513,7 @@ def _module_entry(example: Any, tables: tuple[str, ...], name: str) -> tuple[str
 
 
 def _entry(module: Any, tables: tuple[str, ...], name: str) -> Any:
-    if not isinstance(module, torch.nn.Module):
+    if not is_a(module, torch.nn.Module):
         return MISSING
     for table in tables:
         entries = _fetch.module_table(module, table) or {}
@@ -548,7 +548,7 @@ class TensorPropertySource(ChainedValueSource):
         return f"{base}.{self.prop}({'' if self.idx is None else self.idx})"
 
     def read(self, base: Any) -> Any:
-        if not isinstance(base, torch.Tensor):
+        if not is_a(base, torch.Tensor):
             return MISSING
         try:
             with torch._C.DisableTorchFunctionSubclass():

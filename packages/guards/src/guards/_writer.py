@@ -292,7 +292,7 @@ class _Items:
 
     def __getitem__(self, key: object) -> Any:
         found = _fetch.item(self._value, key)
-        if isinstance(found, Absent):
+        if type(found) is Absent:
             raise AbsentValueError
         return found
 

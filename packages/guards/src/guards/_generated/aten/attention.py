@@ -7,11 +7,7 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::_efficient_attention_forward": {"random": True},
     "aten::_flash_attention_forward": {"random": True},
     "aten::_flash_attention_forward.quantized": {"random": True},
-    "aten::_flash_attention_forward_no_dropout_inplace": {
-        "out": True,
-        "mutates": ("out",),
-        "random": True,
-    },
+    "aten::_flash_attention_forward_no_dropout_inplace": {"mutates": ("out",), "random": True},
     "aten::_fused_sdp_choice": {"random": True},
     "aten::_native_multi_head_attention": {},
     "aten::_native_multi_head_attention.out": {

@@ -59,7 +59,11 @@ FACTS: dict[str, dict[str, object]] = {
         "mutates": ("out",),
         "composite": "explicit",
     },
-    "aten::_rowwise_prune": {"composite": "implicit"},
+    "aten::_rowwise_prune": {
+        "composite": "implicit",
+        "reads_data": "always",
+        "output_shape": "dynamic",
+    },
     "aten::_weight_int4pack_mm": {},
     "aten::_weight_int4pack_mm_for_cpu": {},
     "aten::_weight_int4pack_mm_with_scales_and_zeros": {},

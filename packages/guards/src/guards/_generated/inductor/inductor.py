@@ -4,7 +4,7 @@ __all__ = ["FACTS"]
 
 FACTS: dict[str, dict[str, object]] = {
     "inductor::_alloc_from_pool": {"composite": "implicit"},
-    "inductor::_mm_plus_mm": {"out": True, "mutates": ("out",), "composite": "explicit"},
+    "inductor::_mm_plus_mm": {"mutates": ("out",), "composite": "explicit"},
     "inductor::_reinterpret_tensor": {"composite": "explicit"},
     "inductor::accumulate_grad_": {"composite": "explicit"},
     "inductor::resize_storage_bytes_": {"composite": "explicit"},

@@ -4,7 +4,7 @@ __all__ = ["FACTS"]
 
 FACTS: dict[str, dict[str, object]] = {
     "quantized::cat": {},
-    "quantized::cat_out": {"out": True, "mutates": ("out",)},
+    "quantized::cat_out": {"mutates": ("out",)},
     "quantized::cat_relu": {},
-    "quantized::cat_relu_out": {"out": True, "mutates": ("out",)},
+    "quantized::cat_relu_out": {"mutates": ("out",)},
 }
