@@ -48,6 +48,8 @@ class Fault:
 
 
 _ARGUMENT_REMEDY = "an argument is a type and a name: Tensor self"
+_RESULTS_REMEDY = "several results stand in parentheses: -> (Tensor, Tensor)"
+_CLASS_REMEDY = "a class of torch's looks like __torch__.torch.classes.c10d.Work"
 _RESULT_REMEDY = "write `-> Tensor`, or `-> ()` where nothing is returned"
 
 
@@ -200,7 +202,7 @@ class Parser:
         if word.text == "__torch__":
             path = word.text
             while self.accept("."):
-                path += "." + self.name("the next part of the class's name").text
+                path += "." + self.name("the next part of the class's name", _CLASS_REMEDY).text
             return Named(path)
         if word.text in _GENERICS and self.is_at("("):
             self.take()
@@ -221,7 +223,7 @@ class Parser:
             types.append(self.type_(depth + 1))
             if self.accept(")"):
                 return tuple(types)
-            self.expect(",", "or `)` after a type")
+            self.expect(",", "or `)` after a type", "types stand apart by commas: (int, str)")
 
     def _size(self) -> int | None:
         self.take()
@@ -398,7 +400,7 @@ class Parser:
             if self.token.kind != "end":
                 raise self.fail(
                     f"{_describe(self.token)} stands behind the end of the schema",
-                    "several results stand in parentheses: -> (Tensor, Tensor)",
+                    _RESULTS_REMEDY,
                 )
         except _Abort:
             pass
@@ -521,7 +523,7 @@ class Parser:
             return (), False
         while True:
             if self.accept("..."):
-                self.expect(")", "after `...`")
+                self.expect(")", "after `...`", "`...` ends the list of results")
                 return tuple(results), True
             results.append(self.result())
             if self.accept(")"):
@@ -529,4 +531,4 @@ class Parser:
             if self.token.kind == "end":
                 self.fault(opening, "the `(` of the results is never closed", "close it with `)`")
                 return tuple(results), False
-            self.expect(",", "or `)` after a result")
+            self.expect(",", "or `)` after a result", _RESULTS_REMEDY)

@@ -331,6 +331,20 @@ def _check_defaults(schema: Schema) -> Iterator[_Breach]:
                 f"write {default}.0",
                 index,
             )
+        if base_name(type_) == "Device":
+            yield _Breach(
+                "default",
+                "torch prints the default of a Device without quotes, and cannot read that back",
+                f"write Device? {parameter.name}=None and let None stand for it",
+                index,
+            )
+        if str(type_) == "int[]" and isinstance(default, tuple) and _is_shortened(default):
+            yield _Breach(
+                "default",
+                f"torch prints this default as {default[0]}, and cannot read that back",
+                f"write int[{len(default)}] {parameter.name}={default[0]}",
+                index,
+            )
         reason = _unreadable(default)
         if reason:
             optional = strip_optional(type_)
@@ -340,6 +354,10 @@ def _check_defaults(schema: Schema) -> Iterator[_Breach]:
                 f"write {optional}? {parameter.name}=None and let None stand for it",
                 index,
             )
+
+
+def _is_shortened(default: tuple[Default, ...]) -> bool:
+    return len(default) > 1 and len(set(default)) == 1
 
 
 def _torch_reads_list(element: Type) -> bool:
