@@ -254,3 +254,16 @@ def test_a_new_operator_falls_to_its_tags_and_then_to_its_schema() -> None:
 
 def test_a_namespace_of_its_own_is_one_family() -> None:
     assert family_of("torchvision", "nms") == "torchvision"
+
+
+def test_the_readme_lists_every_file() -> None:
+    readme = (SPECS / "README.md").read_text(encoding="utf-8")
+    missing = []
+    for path in sorted((SPECS / "aten").glob("*.yaml")):
+        row = f"| [{path.stem}](aten/{path.name}) | {DESCRIPTIONS.get(path.stem, '').rstrip('.')} |"
+        if path.name != "facts.yaml" and row not in readme:
+            missing.append(path)
+    for path in sorted(SPECS.iterdir()):
+        if path.suffix != ".md" and f"]({path.name}" not in readme and path.name != "aten":
+            missing.append(path)
+    assert missing == []
