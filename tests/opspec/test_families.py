@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -267,3 +268,14 @@ def test_the_readme_lists_every_file() -> None:
         if path.suffix != ".md" and f"]({path.name}" not in readme and path.name != "aten":
             missing.append(path)
     assert missing == []
+
+
+def test_every_name_in_a_description_exists(tree: SpecTree) -> None:
+    known = {form for op in tree.operators for form in (op.schema.name, stem(op.schema.name))}
+    wrong = [
+        word
+        for text in DESCRIPTIONS.values()
+        for word in re.findall(r"\b\w*[a-z]_[a-z0-9_]+", text)
+        if not any(name.startswith(word) for name in known)
+    ]
+    assert wrong == []

@@ -12,7 +12,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "assertions": "Checks that run with a program, and bounds of symbolic sizes.",
     "attention": "scaled_dot_product_attention, its kernels, and multi-head attention.",
     "autograd": "What autograd keeps with a tensor: requires_grad_, data, dual numbers.",
-    "backward": "Derivatives that are operators, by the name of the forward: relu_backward.",
+    "backward": "Derivatives that are operators, by the name of the forward: tanh_backward.",
     "blas": "Products of vectors and matrices: mm, addmv, bmm, dot, matmul, linear, einsum.",
     "collectives": "Communication between processes: all_reduce, all_gather, broadcast, send.",
     "comparison": "Comparison of elements, maximum and minimum, tests such as isnan.",
