@@ -20,11 +20,10 @@ def facts_of(operator: Operator) -> dict[str, object]:
     )
     facts: dict[str, object] = {}
     returned = [alias for result in schema.returns for alias in aliases_of(result.type)]
-    if any(not alias.write for alias in returned):
+    if not mutates and returned:
         facts["view"] = True
-    out = tuple(
-        p.name for p in schema.parameters if p.name in mutates and (p.kwarg_only or p.name == "out")
-    )
+    # torch's own rule: what is written into is passed by keyword.
+    out = any(p.kwarg_only and p.name in mutates for p in schema.parameters)
     if mutates and not out and _named_inplace(schema.name):
         facts["inplace"] = True
     if out:
