@@ -84,7 +84,7 @@ changed: callers unaffected
   aten::wide
     - aten::wide(Tensor self, int n) -> Tensor
     + aten::wide(Tensor self, SymInt n) -> Tensor
-    callers unaffected: 'n' is SymInt instead of int, which takes the same values
+    callers unaffected: 'n' is SymInt instead of int, which takes those too
 
 added
   aten::sinh(Tensor self) -> Tensor
@@ -163,6 +163,15 @@ def test_the_installed_torch_is_the_default_to_compare_with(
     assert run() == 0
     assert capsys.readouterr().out.startswith("specs (torch 2.13.0) → installed torch 2.13.0\n")
     assert run("torch", "specs") == 0
+
+
+def test_what_an_overlay_says_is_no_difference(two: tuple[str, str]) -> None:
+    (Path(two[0]) / "aten").mkdir()
+    (Path(two[0]) / "aten/facts.yaml").write_text("- op: aten::mm\n  composite: implicit\n")
+    assert load([two[0]])[0].operators[1].composite == "implicit"
+    side, faults = read_side(two[0])
+    assert faults == []
+    assert side.operators["aten::mm"].composite == "no"
 
 
 def test_what_only_torchscript_has_is_compared_where_both_sides_have_it(

@@ -53,20 +53,20 @@ CASES: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
     "narrower": (
         "f(Tensor? a) -> Tensor",
         "f(Tensor a) -> Tensor",
-        [(BREAK, "'a' is Tensor instead of Tensor?, which takes other values")],
+        [(BREAK, "'a' is Tensor instead of Tensor?, which does not take all of those")],
     ),
     "wider": (
         "f(Tensor a, int b) -> Tensor",
         "f(Tensor? a, SymInt b) -> Tensor",
         [
-            (UNAFFECTED, "'a' is Tensor? instead of Tensor, which takes the same values"),
-            (UNAFFECTED, "'b' is SymInt instead of int, which takes the same values"),
+            (UNAFFECTED, "'a' is Tensor? instead of Tensor, which takes those too"),
+            (UNAFFECTED, "'b' is SymInt instead of int, which takes those too"),
         ],
     ),
     "a single value no longer stands for a list": (
         "f(Tensor a, int[2] b) -> Tensor",
         "f(Tensor a, SymInt[2] b) -> Tensor",
-        [(BREAK, "'b' is SymInt[2] instead of int[2], which takes other values")],
+        [(BREAK, "'b' is SymInt[2] instead of int[2], which does not take all of those")],
     ),
     "default lost": (
         "f(Tensor a, int b=1) -> Tensor",

@@ -109,9 +109,11 @@ def _parameter(before: Parameter, after: Parameter) -> Iterator[Finding]:
     was, now = plain(before.type), plain(after.type)
     if was != now:
         if accepts(now, was):
-            yield Finding(False, f"'{name}' is {now} instead of {was}, which takes the same values")
+            yield Finding(False, f"'{name}' is {now} instead of {was}, which takes those too")
         else:
-            yield Finding(True, f"'{name}' is {now} instead of {was}, which takes other values")
+            yield Finding(
+                True, f"'{name}' is {now} instead of {was}, which does not take all of those"
+            )
     yield from _default(before, after)
 
 

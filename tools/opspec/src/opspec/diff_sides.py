@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opspec.diagnostics import Diagnostic
+from opspec.files import find_files
 from opspec.model import Composite, Named, Operator, Schema
 from opspec.registry import INTERNAL_NAMESPACES, Registry, read_registry
 from opspec.registry_torchscript import torchscript_functions
@@ -67,7 +68,10 @@ def read_side(
     """
     if given == TORCH and not Path(given).exists():
         return side_of_registry(read_registry(progress)), []
-    tree, diagnostics = load([given], progress=progress)
+    # An overlay may say otherwise than torch on purpose: that is no difference.
+    files, diagnostics = find_files([given])
+    tree, found = load([file.path for file in files if not file.overlay], progress=progress)
+    diagnostics += found
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     complete = tree.torch_version is not None
     # A tree holds namespaces of a person's own too, which no torch has.
