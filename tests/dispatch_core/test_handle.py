@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 import torch
 from dispatch_core import Handle, UnknownOperatorError, handle_of, ops
+from dispatch_core._registry import spec_index
 from dispatch_core._runtime_stub import make_stub
 from dispatch_core._schema import read_schema
 from torch._dynamo.testing import CompileCounter
 from torch.overrides import TorchFunctionMode
 
 NAMES = sorted(torch._C._dispatch_get_all_op_names())
+# Facts and tags of the specs are those of the torch they were imported from.
+SAME_TORCH = spec_index("aten").torch == torch.__version__.partition("+")[0]  # type: ignore[union-attr]
 
 
 def handle_for(name: str) -> Handle[Any]:
@@ -191,11 +194,12 @@ def test_facts_agree_with_torch() -> None:
         op = handle.torch_op
         facts = handle.facts
         assert facts.view == op.is_view, name
-        assert facts.composite == handle._live_composite(), name
         if handle.from_spec:
             assert facts.family, name
+        if SAME_TORCH:
+            assert facts.composite == handle._live_composite(), name
         if not name.startswith(("prims", "rngprims")):  # Python adds to their tags later
-            assert handle.tags == {tag.name for tag in op.tags}, name
+            assert not SAME_TORCH or handle.tags == {tag.name for tag in op.tags}, name
         for tag, said in (("inplace", facts.inplace), ("out", facts.out)):
             if tag in handle.tags:
                 assert said, name

@@ -24,12 +24,14 @@ class Converter(NamedTuple):
     """How to bring a value to one type.
 
     `exact` is the set of Python types that are left alone, None where all are. A list is left
-    alone if the types of its items are all among `items`.
+    alone if the types of its items are all among `items`. `unequal` finds values that equal no
+    default, whatever they convert to.
     """
 
     exact: frozenset[type] | None
     items: frozenset[type]
     convert: Callable[[Any], Any]
+    unequal: Callable[[Any], bool] | None = None
 
 
 _NONE = type(None)
@@ -185,6 +187,11 @@ _ELEMENTS: dict[str, Converter] = {
         torch.Tensor, bool, int, float, complex, str, _NONE, torch.device, convert=_to_any
     ),
 }
+# torch forgets that a number is an enum's where it is optional and in a list.
+_IN_LISTS = {
+    f"{enum}?": _exact(int, _NONE, convert=_to_int)
+    for enum in ("ScalarType", "Layout", "MemoryFormat")
+}
 _NUMBER_TENSOR = _exact(torch.Tensor, torch.nn.Parameter, convert=_to_tensor_or_number)
 
 
@@ -200,14 +207,23 @@ def converter(type_text: str, *, number_tensors: bool = False) -> Converter:
         return inner._replace(exact=inner.exact | {_NONE}, convert=_optional(inner.convert))
     if type_text.endswith("]"):
         element, _, size = type_text[:-1].rpartition("[")
-        of = converter(element)
+        of = _IN_LISTS.get(element) or converter(element)
         convert = _to_list(of, element, int(size) if size else 0)
+        if element == "SymInt":
+            return Converter(frozenset(), of.exact or frozenset(), convert, _has_tensor)
         if of.exact is None:
             return Converter(frozenset([list]), frozenset(), convert)
         return Converter(frozenset(), of.exact, convert)
     if type_text == "Tensor" and number_tensors:
         return _NUMBER_TENSOR
     return _ELEMENTS.get(type_text, _PLAIN)
+
+
+def _has_tensor(values: Any) -> bool:
+    """Say whether torch makes a list of symbolic numbers, which equals no list of plain ones."""
+    if isinstance(values, torch.Tensor):
+        return True
+    return type(values) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in values)
 
 
 def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:

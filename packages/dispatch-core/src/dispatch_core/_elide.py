@@ -59,6 +59,9 @@ def make_elide(schema: Schema) -> Elide:
     for index, argument in enumerate([*positional, *keyword]):
         takes.append(f"    v{index} = values[{argument.name!r}]")
         how = _knowing_default(argument, converter(argument.type, number_tensors=numbers))
+        if isinstance(argument.default, list) and how.unequal is not None:
+            scope[f"unequal{index}"] = how.unequal
+            conversions.append(f"keep{index} = False")
         conversions += _conversion(index, how, scope)
     lines = [
         "def elide(values):",
@@ -91,6 +94,8 @@ def _conversion(index: int, how: Converter, scope: dict[str, Any]) -> list[str]:
         return []
     value, exact, items = f"v{index}", f"exact{index}", f"items{index}"
     convert = f"{value} = convert{index}({value})"
+    if f"unequal{index}" in scope:
+        convert = f"keep{index} = unequal{index}({value}); {convert}"
     scope |= {exact: how.exact, items: how.items, f"convert{index}": how.convert}
     if not how.items:
         return [f"if type({value}) not in {exact}:", f"    {convert}"]
@@ -133,8 +138,9 @@ def _differs(index: int, argument: Argument, scope: dict[str, Any]) -> str | Non
         return f"{value} is not {default}"
     scope[name] = default
     if isinstance(default, list):
+        keep = f"keep{index} or " if f"unequal{index}" in scope else ""
         return (
-            f"type({value}) is not list or len({value}) != {len(default)} "
+            f"{keep}type({value}) is not list or len({value}) != {len(default)} "
             f"or not same_list({value}, {name})"
         )
     if isinstance(default, (int, float, complex, str)):

@@ -106,9 +106,9 @@ def namespaces() -> set[str]:
 
 
 def base_names(namespace: str) -> set[str]:
-    """List the operators of a namespace, those of the specs and those of torch's registry."""
+    """List the operators of a namespace: torch's, and those of specs that are to be defined."""
     index = spec_index(namespace)
-    names = set(index.family_of) if index is not None else set()
+    names = set(index.family_of) if index is not None and index.torch is None else set()
     if namespace == HIGHER_ORDER:
         names |= set(private.higher_order_operators())
     prefix = namespace + "::"
