@@ -13,6 +13,7 @@ __all__ = [
     "GuardError",
     "MissingValueError",
     "NoContextError",
+    "NotCompiledError",
     "SavedGuardsError",
     "SnapshotError",
     "UnknownAttributeError",
@@ -139,3 +140,7 @@ class SavedGuardsError(GuardError, ValueError):
 
 class UnknownOperatorError(GuardError, LookupError):
     """No operator of that name, or a name that several overloads share."""
+
+
+class NotCompiledError(GuardError, ValueError):
+    """Something that was not given to ``torch.compile`` and has no compilations to look at."""

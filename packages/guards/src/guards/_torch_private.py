@@ -6,6 +6,8 @@ is first needed, so that the vocabulary works on a torch that lacks one.
 
 from __future__ import annotations
 
+import json
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -150,3 +152,35 @@ def current_device() -> torch.device | None:
 
 torch_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 """Count the modes of ``__torch_function__`` that are open; a default device is one."""
+
+
+def cache_entries() -> Callable[[types.CodeType], list[Any]]:
+    """Give torch's function that lists the compilations it keeps for a code object.
+
+    Loads torch._dynamo, which whoever has compiled something has loaded already.
+    """
+    import torch._dynamo
+
+    entries: Callable[[types.CodeType], list[Any]] = _look_up(
+        torch._C, "_dynamo.eval_frame._debug_get_cache_entry_list"
+    )
+    return entries
+
+
+def resume_codes(code: types.CodeType) -> list[types.CodeType]:
+    """Give the code of the parts behind a function's graph breaks, as torch keeps it."""
+    from torch._dynamo import resume_execution
+
+    cache = _look_up(resume_execution, "ContinueExecutionCache.cache")
+    try:
+        found = cache[code]
+    except KeyError:
+        return []
+    return [part for part in found.values() if isinstance(part, types.CodeType)]
+
+
+def global_state() -> dict[str, Any]:
+    """Read torch's global state as its own guard on it does."""
+    state = _look_up(torch._C, "_dynamo.guards.GlobalStateGuard")()
+    fields: dict[str, Any] = json.loads(state.__getstate__())
+    return fields
