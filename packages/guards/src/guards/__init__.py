@@ -7,7 +7,6 @@ running trace need.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from guards._compile_id import CompileId, TraceId
@@ -20,6 +19,7 @@ from guards._errors import (
     GuardError,
     MissingValueError,
     NoContextError,
+    NotCompiledError,
     SavedGuardsError,
     SnapshotError,
     UnknownAttributeError,
@@ -38,6 +38,7 @@ from guards._guard import (
     StorageOverlap,
 )
 from guards._guards_set import GuardsSet
+from guards._on_use import load as _load
 from guards._snapshots import (
     Checkpointable,
     GlobalContext,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from guards._cache import CacheStats, GuardedCache
     from guards._checks import Check
     from guards._compile import CheckFunction, compile_guards
+    from guards._compiled_entries import EntryReport, GuardReport, inspect
     from guards._explanation import Explanation
     from guards._op_facts import OpFacts, facts
     from guards._saving import dumps, loads, saveable, verify
@@ -78,6 +80,16 @@ if TYPE_CHECKING:
         ValueSource,
     )
 
+
+def __getattr__(name: str) -> Any:
+    value = globals()[name] = _load(name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 __all__ = [
     "AttrSource",
     "CacheLimitError",
@@ -96,6 +108,7 @@ __all__ = [
     "DefaultsSource",
     "DuplicateInputs",
     "DuplicateSourceError",
+    "EntryReport",
     "Explanation",
     "ExportInfoError",
     "FakeModeMismatchError",
@@ -109,6 +122,7 @@ __all__ = [
     "GuardBuilderBase",
     "GuardEnvExpr",
     "GuardError",
+    "GuardReport",
     "GuardSource",
     "GuardedCache",
     "GuardsCheckpointState",
@@ -123,6 +137,7 @@ __all__ = [
     "ModuleContext",
     "ModuleContextCheckpointState",
     "NoContextError",
+    "NotCompiledError",
     "OpFacts",
     "ParamBufferSource",
     "SLoc",
@@ -147,6 +162,7 @@ __all__ = [
     "dumps",
     "facts",
     "guard_source_of",
+    "inspect",
     "loads",
     "name_of",
     "register_duplicate_input",
@@ -155,34 +171,3 @@ __all__ = [
     "tracing",
     "verify",
 ]
-
-# What a front end needs once it turns guards into checks is loaded when it is first asked for:
-# a program that only traces should not wait for it.
-_LOADED_ON_USE = {
-    "_builder": "GuardBuilder",
-    "_cache": "CacheStats GuardedCache",
-    "_checks": "Check",
-    "_compile": "CheckFunction compile_guards",
-    "_explanation": "Explanation",
-    "_op_facts": "OpFacts facts",
-    "_saving": "dumps loads saveable verify",
-    "_value_sources": (
-        "AttrSource CellContentsSource ChainedValueSource ConstantSource ConstDictKeySource "
-        "DefaultsSource GetItemSource GlobalSource GlobalStateSource LengthSource LocalSource "
-        "ParamBufferSource TensorPropertySource TypeSource ValueSource"
-    ),
-}
-_MODULE_OF = {name: module for module, names in _LOADED_ON_USE.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
