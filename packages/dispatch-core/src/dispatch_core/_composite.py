@@ -71,10 +71,12 @@ class _Keep(Scope):
     def __init__(self, ops: frozenset[Any]) -> None:
         self._ops = ops
 
+    @private.skip_in_dynamo
     def __enter__(self) -> None:
         _add_kernels(self._ops)
         _kept.set((*_kept.get(), (self, self._ops)))
 
+    @private.skip_in_dynamo
     def __exit__(self, *exc_info: object) -> None:
         scopes = list(_kept.get())
         for index in range(len(scopes) - 1, -1, -1):  # contexts need not close in order
@@ -145,7 +147,7 @@ def _kernel(op: Any) -> Callable[..., Any]:
         return call.run(_hand_to_python)
 
     kernel.__name__ = kernel.__qualname__ = f"keep_composite[{op.name()}]"
-    private.skip_in_dynamo(kernel.__code__)
+    private.skip_in_dynamo(kernel)
     return kernel
 
 

@@ -57,7 +57,7 @@ class Event:
     `op` is torch's own object, equal to its handle. `args` and `kwargs` are as the operator got
     them, with a TensorInfo for each tensor. `inputs` and `outputs` are the tensors of both, in
     order; `sources` the indices of the events that last wrote to an input. Times are of
-    `time.perf_counter_ns`; `thread` is `threading.get_ident()`.
+    `time.perf_counter_ns`; `thread` counts the threads from 0, the one that opened the recording.
     """
 
     index: int

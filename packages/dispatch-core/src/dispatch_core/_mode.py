@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dispatch_core import _torch_private as private
 from dispatch_core._honest import ask_classes, handler_failed, nobody_took, result_check
 from dispatch_core._mode_stack import brought_to_top
 from dispatch_core._table import HandlerTable
 from dispatch_core._torch_private import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["DispatchMode"]
 
@@ -40,6 +43,7 @@ class DispatchMode(TorchDispatchMode):
     table: HandlerTable = HandlerTable(missing="next")
     supports_higher_order_operators = True
 
+    @private.skip_in_dynamo
     def __init__(self, table: HandlerTable | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if table is not None:
@@ -92,6 +96,11 @@ class DispatchMode(TorchDispatchMode):
         finally:
             private.pop_mode()
 
+    @private.skip_in_dynamo
+    def __enter__(self) -> Self:
+        return super().__enter__()  # type: ignore[no-untyped-call,no-any-return]
+
+    @private.skip_in_dynamo
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         with brought_to_top(self):
             super().__exit__(exc_type, exc_val, exc_tb)  # type: ignore[no-untyped-call]
@@ -137,8 +146,8 @@ def _honest(dispatch: Callable[..., Any]) -> Callable[..., Any]:
             return hand_on(func, types, args, kwargs)
         return result_check(func, dispatch)(result)
 
-    private.skip_in_dynamo(__torch_dispatch__.__code__)
+    private.skip_in_dynamo(__torch_dispatch__)
     return functools.wraps(dispatch)(__torch_dispatch__)
 
 
-private.skip_in_dynamo(DispatchMode.__torch_dispatch__.__code__)
+private.skip_in_dynamo(DispatchMode.__torch_dispatch__)

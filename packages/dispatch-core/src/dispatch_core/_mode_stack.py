@@ -63,10 +63,12 @@ class QuietMode(TorchDispatchMode, Scope):
         """Compiled code is not run step by step for the sake of this mode."""
         return True
 
+    @private.skip_in_dynamo
     def __enter__(self) -> Any:
         private.push_mode(self)
         return self
 
+    @private.skip_in_dynamo
     def __exit__(self, *exc_info: object) -> None:
         stack = private.mode_stack()
         if stack and stack[-1] is self:

@@ -50,7 +50,7 @@ class _NoDispatch(QuietMode):
             return func(*args, **(kwargs or {}))
 
 
-private.skip_in_dynamo(_NoDispatch.__torch_dispatch__.__code__)
+private.skip_in_dynamo(_NoDispatch.__torch_dispatch__)
 
 
 def _refuse_wrappers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

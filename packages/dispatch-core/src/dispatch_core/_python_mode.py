@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,6 +12,9 @@ from dispatch_core._errors import ModeClassError, ModeStateError, NoHandlerError
 from dispatch_core._honest import ask_classes
 from dispatch_core._mode import DispatchMode
 from dispatch_core._scopes import Scope
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["enable_python_mode"]
 
@@ -50,7 +53,8 @@ class _PythonMode(DispatchMode, Scope):
         super().__init__()
         self._cls = cls
 
-    def __enter__(self) -> Any:
+    @private.skip_in_dynamo
+    def __enter__(self) -> Self:
         for mode in private.mode_stack():
             if isinstance(mode, _PythonMode):
                 raise ModeStateError(
@@ -58,7 +62,7 @@ class _PythonMode(DispatchMode, Scope):
                     f"{mode._cls.__qualname__}; leave it before entering one of "
                     f"{self._cls.__qualname__}"
                 )
-        return super().__enter__()  # type: ignore[no-untyped-call]
+        return super().__enter__()
 
     def __torch_dispatch__(
         self,

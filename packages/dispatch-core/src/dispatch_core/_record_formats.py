@@ -131,7 +131,7 @@ def chrome_trace(events: Sequence[Event]) -> str:
     The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
     """
     process = os.getpid()
-    threads = _threads(events)
+    threads = sorted({event.thread for event in events})
     entries: list[dict[str, Any]] = [
         {
             "name": "thread_name",
@@ -140,7 +140,7 @@ def chrome_trace(events: Sequence[Event]) -> str:
             "tid": number,
             "args": {"name": f"thread {number}"},
         }
-        for number in threads.values()
+        for number in threads
     ]
     zero = min((event.start_ns for event in events), default=0)
     for event in events:
@@ -153,7 +153,7 @@ def chrome_trace(events: Sequence[Event]) -> str:
                 "ts": (event.start_ns - zero) / 1000,
                 "dur": event.duration_ns / 1000,
                 "pid": process,
-                "tid": threads[event.thread],
+                "tid": event.thread,
                 "args": {
                     "call": _call(event),
                     "from": f"{stack[-1].file}:{stack[-1].line}" if stack else "",
@@ -161,13 +161,6 @@ def chrome_trace(events: Sequence[Event]) -> str:
             }
         )
     return json.dumps({"traceEvents": entries, "displayTimeUnit": "ns"}, allow_nan=False)
-
-
-def _threads(events: Iterable[Event]) -> dict[int, int]:
-    numbers: dict[int, int] = {}
-    for event in events:
-        numbers.setdefault(event.thread, len(numbers))
-    return numbers
 
 
 # ── graph ───────────────────────────────────────────────────────────────────────────────────────
@@ -205,7 +198,7 @@ def mermaid(events: Sequence[Event]) -> str:
 # ── comparison ──────────────────────────────────────────────────────────────────────────────────
 
 
-def normalized_events(events: Sequence[Event], main: int | None) -> tuple[Any, ...]:
+def normalized_events(events: Sequence[Event]) -> tuple[Any, ...]:
     """Give names, arguments and results, tensors numbered afresh; one group for each thread.
 
     The first group is of the thread that opened the recording; the others are sorted, because
@@ -214,7 +207,7 @@ def normalized_events(events: Sequence[Event], main: int | None) -> tuple[Any, .
     groups: dict[int, list[Event]] = {}
     for event in events:
         groups.setdefault(event.thread, []).append(event)
-    own = _normalized_group(groups.pop(main, [])) if main is not None else ()
+    own = _normalized_group(groups.pop(0, []))
     others = sorted((_normalized_group(group) for group in groups.values()), key=repr)
     return own if not others else (own, *others)
 

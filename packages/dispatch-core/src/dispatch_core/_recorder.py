@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +24,9 @@ from dispatch_core._record_formats import (
     normalized_events,
     text_lines,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Recorder"]
 
@@ -65,6 +68,7 @@ class Recorder(DispatchMode):
     kept, and `dropped` counts the others.
     """
 
+    @private.skip_in_dynamo
     def __init__(self, *, stacks: bool = True, max_events: int | None = None) -> None:
         super().__init__()
         if max_events is not None and max_events < 1:
@@ -77,7 +81,8 @@ class Recorder(DispatchMode):
         self._indices = itertools.count()
         self._seen: dict[int, _Seen] = {}
         self._lock = threading.Lock()
-        self._thread: int | None = None
+        self._threads = itertools.count()
+        self._thread = threading.local()
         self._forget = _forgetter(self._seen)
 
     @property
@@ -89,10 +94,17 @@ class Recorder(DispatchMode):
             self._drop(self._max_events)
             return self._events
 
-    def __enter__(self) -> Any:
-        if self._thread is None:
-            self._thread = threading.get_ident()
-        return super().__enter__()  # type: ignore[no-untyped-call]
+    @private.skip_in_dynamo
+    def __enter__(self) -> Self:
+        self._number_of_thread()
+        return super().__enter__()
+
+    def _number_of_thread(self) -> int:
+        """Give this thread's number; identifiers come back when a thread has ended."""
+        number: int | None = getattr(self._thread, "number", None)
+        if number is None:
+            number = self._thread.number = next(self._threads)
+        return number
 
     # ── recording ───────────────────────────────────────────────────────────────────────────────
 
@@ -164,7 +176,7 @@ class Recorder(DispatchMode):
                 sources=tuple(sorted(sources)),
                 start_ns=start,
                 duration_ns=duration,
-                thread=threading.get_ident(),
+                thread=self._number_of_thread(),
                 places=places,
             )
         )
@@ -221,12 +233,12 @@ class Recorder(DispatchMode):
 
     def normalized(self) -> tuple[Any, ...]:
         """Give what ran, without times, paths and threads: the same for the same program."""
-        return normalized_events(self.events, self._thread)
+        return normalized_events(self.events)
 
 
 # Not by overriding in the class body: what a recorder only watches may raise what it likes.
 Recorder.__torch_dispatch__ = Recorder._record  # type: ignore[method-assign,assignment]
-private.skip_in_dynamo(Recorder._record.__code__)
+private.skip_in_dynamo(Recorder._record)
 
 
 def _forgetter(seen: dict[int, _Seen]) -> Callable[[Any], None]:

@@ -428,4 +428,4 @@ def _has_family(family: str, handle: Handle[Any]) -> bool:
 
 
 for _function in (HandlerTable.dispatch, HandlerTable._answer):
-    private.skip_in_dynamo(_function.__code__)
+    private.skip_in_dynamo(_function)

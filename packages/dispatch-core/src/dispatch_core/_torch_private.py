@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch._C
@@ -56,6 +55,9 @@ __all__ = [
     "skip_in_dynamo",
     "state_of_caller",
 ]
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _look_up(owner: object, name: str) -> Any:
@@ -274,10 +276,18 @@ def is_functorch_call(keys: Any) -> bool:
     )
 
 
-def skip_in_dynamo(code: CodeType) -> None:
-    """Tell torch.compile to run this code as it is, and everything that it calls."""
+def skip_in_dynamo(function: F) -> F:
+    """Tell torch.compile to run this function as it is, and everything that it calls.
+
+    As torch.compiler.disable does, but without importing Dynamo and without a frame of its own.
+    """
+    marked: Any = function
     skip = _eval_frame._FrameAction.SKIP
-    _eval_frame.set_code_exec_strategy(code, _eval_frame._FrameExecStrategy(skip, skip))
+    _eval_frame.set_code_exec_strategy(marked.__code__, _eval_frame._FrameExecStrategy(skip, skip))
+    marked._torchdynamo_disable = True
+    marked._torchdynamo_disable_recursive = True
+    marked._torchdynamo_disable_msg = "dispatch_core: modes and handlers are not compiled"
+    return function
 
 
 for _name in ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy"):

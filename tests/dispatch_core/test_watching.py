@@ -1,0 +1,199 @@
+"""Watching changes nothing: over torch's own list of operators, what runs is what ran without."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from dispatch_core import DispatchMode, HandlerTable, Recorder, handle_of
+from torch.utils._python_dispatch import TorchDispatchMode
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # torch's list calls much that is deprecated
+]
+
+PART = 12  # every twelfth operator in the normal run
+
+
+def op_infos() -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+    return [info for info in op_db if info.name not in ("nonzero_static",)]
+
+
+def samples(info: Any, most: int) -> Iterator[Any]:
+    dtype = torch.float32 if torch.float32 in info.dtypes else next(iter(sorted_types(info)))
+    torch.manual_seed(0)
+    try:
+        generator = info.sample_inputs("cpu", dtype, requires_grad=False)
+        for _, sample in zip(range(most), generator, strict=False):
+            yield sample
+    except (RuntimeError, NotImplementedError, ImportError) as error:
+        pytest.skip(f"torch cannot make samples of {info.name} here: {error}")
+
+
+def sorted_types(info: Any) -> list[torch.dtype]:
+    return sorted(info.dtypes, key=str)
+
+
+# ── what is compared ────────────────────────────────────────────────────────────────────────────
+
+
+def look(value: Any) -> Any:
+    """Describe an argument without keeping it."""
+    if isinstance(value, torch.Tensor):
+        place = value.stride() if value.layout is torch.strided else value.layout
+        return ("tensor", tuple(value.shape), value.dtype, place, str(value.device))
+    if isinstance(value, list | tuple):
+        return (type(value).__name__, *map(look, value))
+    if isinstance(value, torch.Generator):
+        return "generator"
+    return (type(value).__name__, repr(value))
+
+
+Call = tuple[Any, Any, Any]
+
+
+class Bare(TorchDispatchMode):
+    """The reference: what torch gives a mode that only passes on."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls = calls
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        names = {name: look(value) for name, value in kwargs.items()}
+        self.calls.append((func, look(tuple(args)), names))
+        return func(*args, **kwargs)
+
+
+class ByHand(DispatchMode):
+    def __init__(self, calls: list[Call]) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        names = {name: look(value) for name, value in kwargs.items()}
+        self.calls.append((func, look(tuple(args)), names))
+        return func(*args, **kwargs)
+
+
+class Declining(ByHand):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        names = {name: look(value) for name, value in kwargs.items()}
+        self.calls.append((func, look(tuple(args)), names))
+        return NotImplemented
+
+
+def by_table(calls: list[Call]) -> DispatchMode:
+    table = HandlerTable()
+
+    @table.fallback
+    def handler(func: Any, *args: Any, **kwargs: Any) -> Any:
+        names = {name: look(value) for name, value in kwargs.items()}
+        calls.append((func, look(args), names))
+        return func(*args, **kwargs)
+
+    return DispatchMode(table)
+
+
+@contextlib.contextmanager
+def both(outer: Any, inner: Any) -> Iterator[None]:
+    with outer, inner:
+        yield
+
+
+WATCHED: dict[str, Callable[[list[Call]], Any]] = {
+    "a mode by hand": ByHand,
+    "a mode by table": by_table,
+    "a mode that declines": Declining,
+    "a bare mode inside a recorder": lambda calls: both(Recorder(), Bare(calls)),
+    "a bare mode outside a recorder": lambda calls: both(Bare(calls), Recorder()),
+    "a bare mode outside an empty mode": lambda calls: both(Bare(calls), DispatchMode()),
+}
+
+
+def run(info: Any, sample: Any, scope: Any) -> Any:
+    fresh = sample.transform(
+        lambda value: value.detach().clone() if isinstance(value, torch.Tensor) else value
+    )
+    torch.manual_seed(1)
+    try:
+        with scope:
+            return info.op(fresh.input, *fresh.args, **fresh.kwargs)
+    except Exception as error:
+        return (type(error), str(error))
+
+
+def assert_same_bits(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        assert look(found) == look(expected)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same_bits(one, other)
+    else:
+        assert found == expected or found != found  # nan
+
+
+def compare(info: Any, most: int) -> None:
+    uninitialised = "empty" in info.name
+    for sample in samples(info, most):
+        plain = run(info, sample, contextlib.nullcontext())
+        reference: list[Call] = []
+        run(info, sample, Bare(reference))
+        for name, make in WATCHED.items():
+            calls: list[Call] = []
+            result = run(info, sample, make(calls))
+            assert calls == reference, f"{info.full_name}: under {name}"
+            if not uninitialised:
+                assert_same_bits(result, plain)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test the operators that its run has time for."""
+    if "info" in metafunc.fixturenames:
+        infos = op_infos()
+        if metafunc.function.__name__ == "test_some_operators_run_as_without":
+            infos = infos[::PART]
+        metafunc.parametrize("info", infos, ids=[info.full_name for info in infos])
+
+
+def test_some_operators_run_as_without(info: Any) -> None:
+    compare(info, 1)
+
+
+@pytest.mark.long
+def test_all_operators_run_as_without(info: Any) -> None:
+    compare(info, 4)
+
+
+def test_bind_and_elide_give_what_a_mode_sees() -> None:
+    class Checks(DispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            handle = handle_of(func)
+            again = handle.elide(handle.bind(args, kwargs))
+            assert (look(tuple(again[0])), look(list(again[1].items()))) == (
+                look(tuple(args)),
+                look(list(kwargs.items())),
+            )
+            return func(*args, **kwargs)
+
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with Checks():
+        layer(torch.randn(2, 3, 8)).sum().backward()
