@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from dispatch_core import Handle, handle_of, ops
-from dispatch_core._table import HandlerTable
+from dispatch_core import Handle, HandlerTable, handle_of, ops
 from typing_extensions import assert_type
 
 

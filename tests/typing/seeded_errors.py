@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from dispatch_core import ops
-from dispatch_core._table import HandlerTable
+from dispatch_core import HandlerTable, ops
 
 x = torch.ones(2, 2)
 

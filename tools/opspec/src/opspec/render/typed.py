@@ -37,6 +37,50 @@ _IMPORTS = (
     "torch",
 )
 
+# By these every object lives; an attribute of such a name would change what its class is.
+_OBJECT_NAMES = frozenset(
+    (
+        "__annotations__",
+        "__call__",
+        "__class__",
+        "__class_getitem__",
+        "__del__",
+        "__delattr__",
+        "__dict__",
+        "__dir__",
+        "__doc__",
+        "__eq__",
+        "__format__",
+        "__ge__",
+        "__getattr__",
+        "__getattribute__",
+        "__getstate__",
+        "__gt__",
+        "__hash__",
+        "__init__",
+        "__init_subclass__",
+        "__iter__",
+        "__le__",
+        "__lt__",
+        "__match_args__",
+        "__module__",
+        "__name__",
+        "__ne__",
+        "__new__",
+        "__qualname__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__repr__",
+        "__set_name__",
+        "__setattr__",
+        "__sizeof__",
+        "__slots__",
+        "__str__",
+        "__subclasshook__",
+        "__weakref__",
+    )
+)
+
 
 def _doc(operator: Operator) -> str:
     doc = [str(operator.schema)]
@@ -85,7 +129,8 @@ def attribute(name: str, class_: str) -> str:
 
 
 def attribute_ok(name: str) -> bool:
-    return not keyword.iskeyword(name) and not (name.startswith("__") and name.endswith("__"))
+    """Say whether a class may have an attribute of this name."""
+    return not keyword.iskeyword(name) and name not in _OBJECT_NAMES
 
 
 class Packets:

@@ -66,13 +66,28 @@ class aten_namespace(OpNamespace):
     IntImplicit: torchscript_tensors.IntImplicit_packet
     ScalarImplicit: torchscript_tensors.ScalarImplicit_packet
     Size: torchscript_tensors.Size_packet
+    __and__: logic_ops.__and___packet
+    __contains__: torchscript_containers.__contains___packet
     __derive_index: torchscript_numbers.__derive_index_packet
+    __getitem__: torchscript_containers.__getitem___packet
+    __iand__: logic_ops.__iand___packet
+    __ilshift__: logic_ops.__ilshift___packet
     __interpolate: torchscript_tensors.__interpolate_packet
+    __ior__: logic_ops.__ior___packet
+    __irshift__: logic_ops.__irshift___packet
+    __is__: torchscript_interpreter.__is___packet
+    __isnot__: torchscript_interpreter.__isnot___packet
+    __ixor__: logic_ops.__ixor___packet
+    __lshift__: logic_ops.__lshift___packet
+    __not__: torchscript_math.__not___packet
+    __or__: logic_ops.__or___packet
     __range_length: torchscript_numbers.__range_length_packet
     __round_to_zero_floordiv: torchscript_numbers.__round_to_zero_floordiv_packet
+    __rshift__: logic_ops.__rshift___packet
     __upsample: torchscript_tensors.__upsample_packet
     __upsample_bilinear: torchscript_tensors.__upsample_bilinear_packet
     __upsample_nearest: torchscript_tensors.__upsample_nearest_packet
+    __xor__: logic_ops.__xor___packet
     _adaptive_avg_pool2d: pooling_ops._adaptive_avg_pool2d_packet
     _adaptive_avg_pool2d_backward: backward_ops._adaptive_avg_pool2d_backward_packet
     _adaptive_avg_pool3d: pooling_ops._adaptive_avg_pool3d_packet

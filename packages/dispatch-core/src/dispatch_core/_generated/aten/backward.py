@@ -427,6 +427,7 @@ def _ctc_loss_backward(
 @stub(
     "aten::_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def _ctc_loss_backward_Tensor(
     grad,
@@ -717,6 +718,8 @@ def _efficient_attention_backward(
 @stub(
     "aten::_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
     tags="pt2_compliant_tag",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def _embedding_bag_backward(
     grad,
@@ -868,6 +871,8 @@ def _embedding_bag_per_sample_weights_backward_out(
     "aten::_embedding_bag_sparse_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="by_argument",
+    output_shape="dynamic",
 )
 def _embedding_bag_sparse_backward(
     grad,

@@ -182,6 +182,7 @@ def _cudnn_ctc_loss(
 @stub(
     "aten::_cudnn_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, bool deterministic, bool zero_infinity) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def _cudnn_ctc_loss_Tensor(
     log_probs,
@@ -250,6 +251,7 @@ def _use_cudnn_ctc_loss(log_probs, targets, input_lengths, target_lengths, blank
 @stub(
     "aten::_use_cudnn_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank) -> bool",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def _use_cudnn_ctc_loss_Tensor(log_probs, targets, input_lengths, target_lengths, blank):
     return {
@@ -278,6 +280,7 @@ def _use_miopen_ctc_loss(log_probs, targets, input_lengths, target_lengths, blan
 @stub(
     "aten::_use_miopen_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank) -> bool",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def _use_miopen_ctc_loss_Tensor(log_probs, targets, input_lengths, target_lengths, blank):
     return {
@@ -519,6 +522,7 @@ def miopen_ctc_loss(
 @stub(
     "aten::miopen_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank, bool deterministic, bool zero_infinity) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    reads_data="always",
 )
 def miopen_ctc_loss_Tensor(
     log_probs,

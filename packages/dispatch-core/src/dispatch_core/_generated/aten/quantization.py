@@ -562,6 +562,8 @@ def _make_per_tensor_quantized_tensor_out(self, scale, zero_point, *, out):
     "aten::_rowwise_prune(Tensor weight, Tensor mask, ScalarType compressed_indices_dtype) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
+    output_shape="dynamic",
 )
 def _rowwise_prune(weight, mask, compressed_indices_dtype):
     return {"weight": weight, "mask": mask, "compressed_indices_dtype": compressed_indices_dtype}
