@@ -265,7 +265,8 @@ def test_the_readme_lists_every_file() -> None:
         if path.name != "facts.yaml" and row not in readme:
             missing.append(path)
     for path in sorted(SPECS.iterdir()):
-        if path.suffix != ".md" and f"]({path.name}" not in readme and path.name != "aten":
+        listed = f"]({path.name}" in readme or path.name == "aten"
+        if not listed and path.suffix not in (".md", ".json"):
             missing.append(path)
     assert missing == []
 
