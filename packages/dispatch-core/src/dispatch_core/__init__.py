@@ -35,6 +35,7 @@ from dispatch_core._python_mode import enable_python_mode
 from dispatch_core._recorder import Recorder
 from dispatch_core._registry import handle_of
 from dispatch_core._table import HandlerTable
+from dispatch_core._version import __version__
 
 __all__ = [
     "BindError",
@@ -63,6 +64,7 @@ __all__ = [
     "TableError",
     "TensorInfo",
     "UnknownOperatorError",
+    "__version__",
     "checkpoint",
     "define",
     "enable_python_mode",

@@ -3,6 +3,7 @@
 Public names are the ones in `__all__`; modules that start with an underscore are private.
 """
 
+from subclass_utils import _sibling  # noqa: F401  (first: it refuses another version)
 from subclass_utils._capture import capture_logs, log_input
 from subclass_utils._errors import (
     CopyError,
