@@ -16,8 +16,9 @@ _TAKEN = ("stub", "torch", "tuple")
 def _is_torch_value(type_: Type, value: Default) -> bool:
     if isinstance(value, tuple):
         return any(_is_torch_value(type_, item) for item in value)
-    is_device = isinstance(value, str) and base_name(type_) == "Device"
-    return is_device or isinstance(value, EnumDefault)
+    if isinstance(value, str):
+        return base_name(type_) == "Device"
+    return isinstance(value, EnumDefault)
 
 
 def default_text(type_: Type, value: Default) -> str:
