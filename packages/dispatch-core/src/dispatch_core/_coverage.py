@@ -99,7 +99,7 @@ def measure(
     missing: dict[Any, int] = {}
     for func, count in calls.items():
         entry = table._entries[func]
-        if entry.kind == "missing":
+        if entry.handler is None:
             missing[func] = count
         else:
             hits[func] = Hit(entry.kind, entry.found_by, entry.handler, count)

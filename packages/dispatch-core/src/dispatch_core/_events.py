@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -116,18 +116,6 @@ def freeze(value: Any, describe: Callable[[torch.Tensor], TensorInfo]) -> Any:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return Opaque(str(value))
     return Opaque(kind.__name__)
-
-
-def infos_in(value: Any) -> Iterator[TensorInfo]:
-    """Give the tensors of a frozen argument, in order."""
-    if isinstance(value, TensorInfo):
-        yield value
-    elif isinstance(value, list) or type(value) is tuple:
-        for item in value:
-            yield from infos_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from infos_in(item)
 
 
 def call_stack(frame: FrameType | None, hidden: Sequence[str]) -> tuple[tuple[CodeType, int], ...]:

@@ -71,22 +71,22 @@ class DispatchMode(TorchDispatchMode):
             kwargs = {}
         table = self.table
         entry = table._entries[func]
-        if entry.kind == "missing":
-            if table.missing == "next":
-                return hand_on(func, types, args, kwargs)
-            return self._answer_missing(func, args, kwargs)
-        try:
-            if entry.with_types:
-                result = entry.run(func, types, args, kwargs)
-            else:
+        if entry.simple:
+            try:
                 result = entry.run(*args, **kwargs)
-        except TypeError as error:
-            raise handler_failed(func, entry.handler, error) from error
-        if result.__class__ is entry.at_once:
-            return result
+            except TypeError as error:
+                raise handler_failed(func, entry.handler, error) from error
+            if result.__class__ is entry.at_once:
+                return result
+            if result is not NotImplemented:
+                return entry.check(result)
+        elif entry.kind != "missing" or table.missing == "next":
+            result = table._answer(func, types, args, kwargs)
+        else:
+            result = self._answer_missing(func, args, kwargs)
         if result is NotImplemented:
             return hand_on(func, types, args, kwargs)
-        return entry.check(result)
+        return result
 
     def _answer_missing(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         # The parts are to come here as well, so the mode goes back on the stack for them.

@@ -70,8 +70,7 @@ class QuietMode(TorchDispatchMode, Scope):
 
     @private.skip_in_dynamo
     def __exit__(self, *exc_info: object) -> None:
-        stack = private.mode_stack()
-        if stack and stack[-1] is self:
+        if private.innermost_mode() is self:
             private.pop_mode()
         else:
             with brought_to_top(self):

@@ -15,7 +15,7 @@ import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import TableError
-from dispatch_core._events import Event, TensorInfo, call_stack, freeze, infos_in
+from dispatch_core._events import Event, TensorInfo, call_stack, freeze
 from dispatch_core._mode import DispatchMode
 from dispatch_core._record_formats import (
     chrome_trace,
@@ -141,15 +141,18 @@ class Recorder(DispatchMode):
         places: tuple[Any, ...],
     ) -> None:
         index = next(self._indices)
-        sources: dict[int, None] = {}
+        sources: set[int] = set()
+        inputs: list[TensorInfo] = []
+        outputs: list[TensorInfo] = []
 
         def describe_input(tensor: torch.Tensor) -> TensorInfo:
             seen = self._seen.get(id(tensor))
             if seen is None:
                 seen = self._file(tensor, next(self._numbers), None)
             elif seen.writer is not None:
-                sources[seen.writer] = None
-            return _look_at(tensor, seen.number)
+                sources.add(seen.writer)
+            inputs.append(info := _look_at(tensor, seen.number))
+            return info
 
         def describe_output(tensor: torch.Tensor) -> TensorInfo:
             number = next(self._numbers)
@@ -158,12 +161,12 @@ class Recorder(DispatchMode):
                 self._file(tensor, number, index)
             else:
                 seen.writer = index
-            return _look_at(tensor, number)
+            outputs.append(info := _look_at(tensor, number))
+            return info
 
         frozen_args = tuple([freeze(value, describe_input) for value in args])
         frozen_kwargs = {name: freeze(value, describe_input) for name, value in kwargs.items()}
-        inputs = tuple(infos_in([frozen_args, frozen_kwargs]))
-        outputs = tuple(infos_in(freeze(result, describe_output)))
+        freeze(result, describe_output)
         self._note_writes(func, args, kwargs, index)
         self._events.append(
             Event(
@@ -171,8 +174,8 @@ class Recorder(DispatchMode):
                 op=func,
                 args=frozen_args,
                 kwargs=frozen_kwargs,
-                inputs=inputs,
-                outputs=outputs,
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
                 sources=tuple(sorted(sources)),
                 start_ns=start,
                 duration_ns=duration,
@@ -251,5 +254,9 @@ def _forgetter(seen: dict[int, _Seen]) -> Callable[[Any], None]:
 
 
 def _look_at(tensor: torch.Tensor, number: int) -> TensorInfo:
-    shape = tuple([size if type(size) is int else str(size) for size in tensor.shape])
-    return TensorInfo(number, shape, tensor.dtype, tensor.device)  # type: ignore[arg-type]
+    shape: tuple[Any, ...] = tuple(tensor.shape)
+    for size in shape:
+        if type(size) is not int:  # a symbolic size would hold on to its graph
+            shape = tuple(map(str, shape))
+            break
+    return TensorInfo(number, shape, tensor.dtype, tensor.device)

@@ -43,11 +43,22 @@ _lock = threading.RLock()
 class Entry:
     """What answers one overload: the handler, and how to call it."""
 
-    __slots__ = ("at_once", "check", "found_by", "handler", "kind", "run", "table", "with_types")
+    __slots__ = (
+        "at_once",
+        "check",
+        "found_by",
+        "handler",
+        "kind",
+        "run",
+        "simple",
+        "table",
+        "with_types",
+    )
 
     def __init__(
         self, func: Any, kind: Kind, found_by: str, handler: Handler, table: HandlerTable
     ) -> None:
+        self.handler: Handler | None
         self.kind = kind
         self.found_by = found_by
         self.handler = handler
@@ -55,6 +66,7 @@ class Entry:
         run = named_after(handler, op_name(func))
         self.with_types = kind != "exact" and takes_types(handler)
         self.run = run if kind == "exact" or self.with_types else functools.partial(run, func)
+        self.simple = not self.with_types
         self.check = result_check(func, handler)
         self.at_once = torch.Tensor if gives_one_tensor(func) else None  # needs no check
 
@@ -67,7 +79,9 @@ class _Missing(Entry):
     def __init__(self, table: HandlerTable) -> None:
         self.kind = "missing"
         self.found_by = "missing"
+        self.handler = None
         self.table = table
+        self.simple = False
 
 
 class _Entries(dict[Any, Entry]):
@@ -268,6 +282,12 @@ class HandlerTable:
         The nearest class comes first; within one table an overload's own handler, then its
         packet's, then a rule's, then the fallback.
         """
+        try:
+            known = self._entries.get(op)
+        except TypeError:  # not hashable, so no operator
+            known = None
+        if known is not None:
+            return known.handler
         packet = getattr(op, "torch_packet", op)
         if isinstance(packet, private.OP_OVERLOAD_PACKET):
             for table in self._line():
@@ -275,8 +295,7 @@ class HandlerTable:
                 if handler is not None:
                     return handler
             return None
-        entry = self._entries[handle_of(op).torch_op]
-        return None if entry.kind == "missing" else entry.handler
+        return self._entries[handle_of(op).torch_op].handler
 
     def _resolve(self, func: Any) -> Entry:
         packet: Any = getattr(func, "overloadpacket", None)
@@ -318,9 +337,22 @@ class HandlerTable:
         Raises: HandlerError for a TypeError of a handler; HandlerResultError for a result that
         the operator cannot give; NoHandlerError if nobody takes the call.
         """
-        result = self._answer(func, types, args, kwargs or {})
+        if kwargs is None:
+            kwargs = {}
+        entry = self._entries[func]
+        if entry.simple:  # the same as _answer, one call less
+            try:
+                result = entry.run(*args, **kwargs)
+            except TypeError as error:
+                raise handler_failed(func, entry.handler, error) from error
+            if result.__class__ is entry.at_once:
+                return result
+            if result is not NotImplemented:
+                return entry.check(result)
+        else:
+            result = self._answer(func, types, args, kwargs)
         if result is NotImplemented:
-            return self._after_declining(func, types, args, kwargs or {})
+            return self._after_declining(func, types, args, kwargs)
         return result
 
     def _answer(

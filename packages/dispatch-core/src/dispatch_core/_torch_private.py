@@ -41,6 +41,7 @@ __all__ = [
     "has_python_key",
     "higher_order_operators",
     "increment_version",
+    "innermost_mode",
     "is_functorch_call",
     "key_is_set",
     "live_overload_names",
@@ -193,6 +194,12 @@ _keys_after: Callable[[Any], Any] = _look_up(torch._C, "_dispatch_keyset_full_af
 def pop_mode(mode: TorchDispatchMode | None = None) -> TorchDispatchMode:
     """Take the innermost mode off the stack; for one of torch's own kinds, the one of its kind."""
     return _pop_mode(getattr(mode, "_mode_key", None))
+
+
+def innermost_mode() -> TorchDispatchMode | None:
+    """Give the mode that the next operator goes to."""
+    size = mode_stack_size()
+    return _mode_at(size - 1) if size else None
 
 
 def mode_stack() -> list[TorchDispatchMode]:
