@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from opspec.diagnostics import Diagnostic, near_matches
@@ -20,6 +19,7 @@ from opspec.model import (
     Alias,
     Default,
     DictOf,
+    EnumDefault,
     Generic_,
     ListOf,
     Named,
@@ -85,6 +85,8 @@ def lint_schema(
     Of a schema that is only `partial`, because there are faults in its text, names and types are
     checked.
     """
+    if not partial and _is_plain(schema) and ("::" not in text.text or imported):
+        return []
     breaches = [
         *_check_names(schema, text.text, imported=imported),
         *_check_types(schema, imported=imported),
@@ -92,6 +94,52 @@ def lint_schema(
     if not partial:
         breaches += _check_rules(schema)
     return _place(breaches, text, imported=imported)
+
+
+def _is_plain(schema: Schema) -> bool:
+    """Say at a glance that nothing can be wrong: so it is with nearly all schemas.
+
+    A False means nothing. A test holds this to the rules themselves.
+    """
+    name, overload = schema.name, schema.overload
+    if name in _TAKEN or overload in _TAKEN or name[:2] == "__" or overload[:2] == "__":
+        return False
+    names = set()
+    optional = False  # an argument with a default came by
+    written = written_by_name = False
+    shared: set[str] = set()
+    for parameter in schema.parameters:
+        facts = _facts(parameter.type)
+        names.add(parameter.name)
+        if facts.unknown:
+            return False
+        if facts.aliases:
+            written = written or facts.written
+            written_by_name = written_by_name or (facts.written and parameter.kwarg_only)
+            shared |= facts.names
+        if parameter.name == "out" and not (facts.written and parameter.kwarg_only):
+            return False
+        if parameter.has_default:
+            optional = True
+            default = parameter.default
+            if default is None or default is True or default is False:
+                continue
+            if isinstance(default, int):
+                if isinstance(parameter.type, Optional_):
+                    return False
+            elif not isinstance(default, EnumDefault):
+                return False
+        elif optional and not parameter.kwarg_only:
+            return False
+    if len(names) != len(schema.parameters) or not _TAKEN.isdisjoint(names):
+        return False
+    if (name[-1] == "_" and not written) or (overload[-3:] == "out" and not written_by_name):
+        return False
+    for result in schema.returns:
+        facts = _facts(result.type)
+        if result.name is not None or facts.unknown or not facts.names <= shared:
+            return False
+    return overload != "default"
 
 
 def _check_rules(schema: Schema) -> list[_Breach]:
@@ -218,15 +266,30 @@ class _TypeFacts(NamedTuple):
 
     unknown: tuple[str, ...]
     aliases: tuple[Alias, ...]
+    names: frozenset[str]  # of the aliases
     written: bool
 
 
-@lru_cache(maxsize=4096)
+# By identity: the schema parser gives the same object for the same text, and hashing a type takes
+# longer than all the rest. The types are kept, so no other one can come to have their id.
+_known_facts: dict[int, tuple[Type, _TypeFacts]] = {}
+
+
 def _facts(type_: Type) -> _TypeFacts:
-    names = dict.fromkeys(_names_in(type_))
-    unknown = (name for name in names if name not in TORCH_TYPES and name[:10] != "__torch__.")
+    known = _known_facts.get(id(type_))
+    if known is not None:
+        return known[1]
+    if len(_known_facts) > 10_000:
+        _known_facts.clear()
+    words = dict.fromkeys(_names_in(type_))
+    unknown = (word for word in words if word not in TORCH_TYPES and word[:10] != "__torch__.")
     aliases = tuple(aliases_of(type_))
-    return _TypeFacts(tuple(unknown), aliases, any(alias.write for alias in aliases))
+    names = frozenset(
+        name for alias in aliases for name in (*alias.before, *(alias.after or ())) if name != "*"
+    )
+    facts = _TypeFacts(tuple(unknown), aliases, names, any(alias.write for alias in aliases))
+    _known_facts[id(type_)] = type_, facts
+    return facts
 
 
 def _check_types(schema: Schema, *, imported: bool) -> Iterator[_Breach]:
@@ -382,12 +445,7 @@ def _unreadable(default: Default) -> str | None:
 def _check_results(schema: Schema) -> Iterator[_Breach]:
     if not any(result.name or _facts(result.type).aliases for result in schema.returns):
         return
-    known = {
-        name
-        for parameter in schema.parameters
-        for alias in _facts(parameter.type).aliases
-        for name in (*alias.before, *(alias.after or ()))
-    }
+    known = {name for item in schema.parameters for name in _facts(item.type).names}
     names: set[str] = set()
     for index, result in enumerate(schema.returns):
         if result.name is not None:
