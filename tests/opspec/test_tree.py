@@ -166,6 +166,13 @@ def test_file_that_lies_too_deep_is_told(faults_in: FaultsIn) -> None:
     )
 
 
+def test_folders_are_not_searched_to_the_bottom(load_specs: Load) -> None:
+    """Whoever names `/` by mistake does not wait for the whole disk."""
+    tree, faults = load_specs({"specs/a/b/c/d/e.yaml": GOOD, "specs/a/b.yaml": GOOD})
+    assert names(tree) == [("a::good", "b")]
+    assert faults == []
+
+
 def test_files_that_are_no_specs_are_left_alone(load_specs: Load) -> None:
     tree, faults = load_specs(
         {

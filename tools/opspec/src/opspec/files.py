@@ -77,8 +77,10 @@ def _walk(folder: str, diagnostics: list[Diagnostic]) -> list[str]:
         for name in [name for name in folders if _is_spec(name)]:
             path = os.path.join(parent, name)
             diagnostics.append(_error(path, "this is a directory", "a spec is a file"))
+        # A spec lies two levels deep; one more is looked at, to say of its files that they do not.
+        deep = os.path.relpath(parent, folder).count(os.sep) >= 1
         folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and not _is_spec(name)
+            name for name in folders if not (deep or name.startswith(".") or _is_spec(name))
         )
         found += (os.path.join(parent, name) for name in sorted(names) if _is_spec(name))
     return found
