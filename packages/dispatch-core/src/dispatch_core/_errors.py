@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -195,6 +194,8 @@ class MemorylessError(DispatchError, RuntimeError):
 
 def near_matches(name: str, known: Iterable[str], *, most: int = 3) -> tuple[str, ...]:
     """List the known names closest to a misspelt one, best first; also those of another case."""
+    import difflib  # only a misspelt name needs it
+
     names = sorted(set(known))
     same = [other for other in names if other.lower() == name.lower()]
     close = difflib.get_close_matches(name, names, n=most, cutoff=0.7)

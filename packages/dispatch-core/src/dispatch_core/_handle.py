@@ -5,17 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 
-from dispatch_core import _bind_errors
 from dispatch_core import _torch_private as private
-from dispatch_core._elide import Elide, make_elide
 from dispatch_core._errors import NotRegisteredError, SchemaDriftError
-from dispatch_core._runtime_stub import accept_schema_names, make_stub
 from dispatch_core._schema import Argument, Schema, read_schema, split_name
 from dispatch_core._stub import StubRecord
+
+if TYPE_CHECKING:
+    from dispatch_core._elide import Elide
 
 __all__ = ["Facts", "Handle", "Param"]
 
@@ -287,6 +287,8 @@ class Handle(Generic[H]):
                 return self._stub(*args, **kwargs)
             return self._stub(*args)
         except TypeError as error:
+            from dispatch_core import _bind_errors
+
             raise _bind_errors.explain(self, args, kwargs or {}, error) from None
 
     def _first_bind(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -297,6 +299,8 @@ class Handle(Generic[H]):
         return inspect.signature(self._find_stub())
 
     def _find_stub(self) -> Callable[..., dict[str, Any]]:
+        from dispatch_core._runtime_stub import accept_schema_names, make_stub
+
         schema = self._read()
         if (
             self.from_spec
@@ -320,6 +324,8 @@ class Handle(Generic[H]):
         return self._elide(values)
 
     def _first_elide(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        from dispatch_core._elide import make_elide  # which not every program needs
+
         self._elide = made = make_elide(self._read())
         return made(values)
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._drift import compare
 from dispatch_core._errors import SchemaDriftError, UnknownOperatorError, near_matches
 from dispatch_core._handle import Handle
 from dispatch_core._higher_order import HIGHER_ORDER, HigherOrderHandle
@@ -236,6 +235,8 @@ def _make(namespace: str, base: str, overload: str) -> Handle[Any]:
         return Handle(record.schema, record=record, from_spec=True)
     if live == record.schema or read_schema(live) == read_schema(record.schema):
         return Handle(live, record=record, from_spec=True)
+    from dispatch_core._drift import compare  # on the torch of the specs, nothing differs
+
     differences = compare(read_schema(record.schema), read_schema(live))
     if any(difference.breaks for difference in differences):
         _broken[qualified_name] = (record.schema, live)
