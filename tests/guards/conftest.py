@@ -58,7 +58,8 @@ class PropertyAttr(ChainedSource):
     @property
     def guard_source(self) -> GuardSource:  # type: ignore[override]
         base: Any = self.base
-        return base.guard_source
+        kind: GuardSource = base.guard_source
+        return kind
 
 
 STYLES = {

@@ -120,7 +120,7 @@ def test_an_id_is_a_small_frozen_value() -> None:
     assert {c: "same"}[compile_id(3, 1)] == "same"
     assert pickle.loads(pickle.dumps(c)) == copy.deepcopy(c) == c
     with pytest.raises(TypeError):
-        CompileId(3, 1)  # type: ignore[misc]
+        CompileId(3, 1)  # type: ignore[call-arg]
 
 
 def test_a_trace_is_named_by_its_attempt() -> None:

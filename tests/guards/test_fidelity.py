@@ -15,42 +15,48 @@ from typing import Any
 
 import pytest
 
-FOLDER = Path(__file__).parent / "fidelity"
-# The backend with which a file always runs; with --long each runs with the other one too.
-FILES = {
-    "recompiles.py": "eager",
-    "shapes.py": "aot_eager",
-    "regions.py": "aot_eager",
-    "limits.py": "eager",
-    "surroundings.py": "aot_eager",
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests/guards/fidelity"
+# The backend with which a module always runs; with --long each runs with the other one too.
+MODULES = {
+    "recompiles": "eager",
+    "shapes": "aot_eager",
+    "regions": "aot_eager",
+    "limits": "eager",
+    "surroundings": "aot_eager",
 }
 OTHER = {"eager": "aot_eager", "aot_eager": "eager"}
 
 
 def scenarios() -> list[Any]:
     found = []
-    for file, backend in FILES.items():
-        for node in ast.parse((FOLDER / file).read_text()).body:
+    for module, backend in MODULES.items():
+        for node in ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                name = f"{file.removesuffix('.py')}.{node.name}"
+                name = f"{module}.{node.name}"
                 found.append(pytest.param(f"{name}[{backend}]", marks=pytest.mark.slow))
                 found.append(pytest.param(f"{name}[{OTHER[backend]}]", marks=pytest.mark.long))
     return found
 
 
 def start(world: str, runs: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, str(FOLDER / "program.py"), world, *runs]
+    command = [sys.executable, "-m", "tests.guards.fidelity.program", world, *runs]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     )
 
 
 @pytest.fixture(scope="module")
 def worlds(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     """Give what happened in each world, by scenario."""
-    runs = [f"{file}:{backend}" for file, backend in FILES.items()]
+    runs = [f"{module}:{backend}" for module, backend in MODULES.items()]
     if request.config.getoption("--long"):
-        runs += [f"{file}:{OTHER[backend]}" for file, backend in FILES.items()]
+        runs += [f"{module}:{OTHER[backend]}" for module, backend in MODULES.items()]
     processes = {world: start(world, runs) for world in ("torch", "guards")}
     results = {}
     for world, process in processes.items():

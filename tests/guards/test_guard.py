@@ -72,7 +72,7 @@ def test_shape_guard_is_a_tuple() -> None:
     location = SLoc("f", None)
     guard = ShapeGuard("s0 < 4", location, size_oblivious=False)
     assert guard == ("s0 < 4", location, False)
-    assert guard._fields == ("expr", "sloc", "size_oblivious")
+    assert ShapeGuard._fields == ("expr", "sloc", "size_oblivious")
 
 
 # ── Equality and hash ──
@@ -225,7 +225,7 @@ def test_guards_ask_their_source(style: Any) -> None:
 # ── Order ──
 
 
-FUNCTIONS = [Builder.TYPE_MATCH, Builder.HASATTR, Builder.BROKEN, Callable_(), len,
+FUNCTIONS: list[Any] = [Builder.TYPE_MATCH, Builder.HASATTR, Builder.BROKEN, Callable_(), len,
              functools.partial(Builder.HASATTR, attr="a")]  # fmt: skip
 
 
@@ -259,7 +259,7 @@ class AnySource(Source):
 GUARDS = st.builds(
     Guard,
     st.builds(AnySource, st.text("abL", max_size=3), st.none() | st.sampled_from(GuardSource)),
-    st.sampled_from(FUNCTIONS),  # type: ignore[type-var]
+    st.sampled_from(FUNCTIONS),
 )
 
 
@@ -430,7 +430,7 @@ def test_duplicate_inputs_differ(style: Any) -> None:
         DuplicateInputs(style.Local("x"), style.Local("x"))
     assert caught.value.source == style.Local("x")
     with pytest.raises(dataclasses.FrozenInstanceError):
-        pair.input_source_a = style.Local("z")
+        pair.input_source_a = style.Local("z")  # type: ignore[misc]
 
 
 def test_storage_overlap_hashes_whatever_it_is_given(style: Any) -> None:
@@ -442,4 +442,4 @@ def test_storage_overlap_hashes_whatever_it_is_given(style: Any) -> None:
     assert {overlap: 1}[StorageOverlap((x, y), ())] == 1
     assert overlap != StorageOverlap([x], [y])
     with pytest.raises(dataclasses.FrozenInstanceError):
-        overlap.overlapping_sources = ()
+        overlap.overlapping_sources = ()  # type: ignore[misc]

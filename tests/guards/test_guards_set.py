@@ -76,18 +76,18 @@ def test_adding_again_keeps_the_first_guard_and_its_stacks(local: Any) -> None:
 
 def innermost(guard: Guard) -> str:
     stack: Any = guard.stack
-    return stack.summary()[-1].name
+    return str(stack.summary()[-1].name)
 
 
 @pytest.mark.slow  # the first stack that torch makes readable takes seconds
 def test_the_stack_ends_at_the_caller(local: Any) -> None:
     def caller(skip: int) -> Guard:
-        guard = local("a").make_guard(check)
+        guard: Guard = local("a").make_guard(check)
         GuardsSet().add(guard, skip=skip)
         return guard
 
     def updating() -> Guard:
-        guard = local("a").make_guard(check)
+        guard: Guard = local("a").make_guard(check)
         GuardsSet().update([guard])
         return guard
 
@@ -154,7 +154,7 @@ def unique(entries: Any) -> list[Any]:
 @pytest.fixture
 def make(style: Any) -> Any:
     def source(path: tuple[str, ...]) -> Source:
-        made = style.Local(path[0])
+        made: Source = style.Local(path[0])
         for member in path[1:]:
             made = style.Attr(made, member)
         return made

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-PATCHES = st.dictionaries(
+PATCHES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
     st.sampled_from(["fw_metadata", "params_flat", "frame_summary_stack", "output_strides"]),
     st.builds(list),
     max_size=3,
@@ -63,19 +63,19 @@ class Scopes(RuleBasedStateMachine):
         compile_id = CompileId(frame_id=number, frame_compile_id=0)
         self.enter("compile", compile_context(CompileContext(compile_id)))
 
-    @precondition(lambda self: TracingContext.try_get() and len(self.open) < 12)
+    @precondition(lambda self: TracingContext.try_get() is not None and len(self.open) < 12)
     @rule(known=st.booleans())
     def frame(self, known: bool) -> None:
         self.count += 1
         summary = traceback.FrameSummary("u.py", self.count, "f", lookup_line=False)
         self.enter("frame", TracingContext.current_frame(summary if known else None))
 
-    @precondition(lambda self: TracingContext.try_get() and len(self.open) < 12)
+    @precondition(lambda self: TracingContext.try_get() is not None and len(self.open) < 12)
     @rule()
     def no_frame(self) -> None:
         self.enter("clear", TracingContext.clear_frame())
 
-    @precondition(lambda self: TracingContext.try_get() and len(self.open) < 12)
+    @precondition(lambda self: TracingContext.try_get() is not None and len(self.open) < 12)
     @rule(attributes=PATCHES)
     def patch(self, attributes: dict[str, Any]) -> None:
         self.enter("patch", TracingContext.patch(**attributes))
@@ -85,12 +85,12 @@ class Scopes(RuleBasedStateMachine):
     def strides(self) -> None:
         self.enter("strides", TracingContext.report_output_strides())
 
-    @precondition(lambda self: TracingContext.try_get())
+    @precondition(lambda self: TracingContext.try_get() is not None)
     @rule(line=st.integers(1, 99))
     def location(self, line: int) -> None:
         TracingContext.set_current_loc("u.py", line, "f")
 
-    @precondition(lambda self: TracingContext.try_get())
+    @precondition(lambda self: TracingContext.try_get() is not None)
     @rule()
     def refused_patch(self) -> None:
         before = self.state()
@@ -98,7 +98,7 @@ class Scopes(RuleBasedStateMachine):
             TracingContext.patch(fw_metadata=1, nonsense=2).__enter__()
         assert self.state() == before
 
-    @precondition(lambda self: self.open)
+    @precondition(lambda self: bool(self.open))
     @rule(fails=st.booleans(), times=st.integers(1, 4))
     def leave(self, fails: bool, times: int) -> None:
         error = Failure() if fails else None

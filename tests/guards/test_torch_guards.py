@@ -16,8 +16,10 @@ from typing import Any
 
 import guards
 import pytest
+import torch
 import torch._guards as installed
 from guards import GuardSource, torch_guards
+from guards._current import current
 from guards.torch_guards import _merge
 
 
@@ -45,7 +47,7 @@ def test_every_name_of_torch_is_presented(name: str) -> None:
 
 
 def test_nothing_had_to_be_filled_in() -> None:
-    if not guards.__version__ or not installed.torch.__version__.startswith("2.13."):
+    if not torch.__version__.startswith("2.13."):
         pytest.skip("this torch may have names that the package does not know yet")
     assert torch_guards._filled_in == []
 
@@ -55,7 +57,7 @@ def test_other_names_come_from_the_installed_module() -> None:
     assert merged.__name__ == "torch._guards"
     assert merged.COMPILE_ID_PATTERN is installed.COMPILE_ID_PATTERN
     assert vars(merged).keys() >= vars(installed).keys()
-    assert merged._TLS is guards._current.current  # type: ignore[attr-defined]
+    assert merged._TLS is current
 
 
 def test_what_the_vocabulary_has_is_the_vocabularys() -> None:
@@ -143,10 +145,10 @@ class Item(torch_guards.ChainedSource):
 
 def test_a_template_is_the_name() -> None:
     source = Item(Item(Local("x"), 0), "k")
-    assert source.name == "L['x'][0]['k']"  # type: ignore[comparison-overlap]
+    assert source.name == "L['x'][0]['k']"
     assert guards.name_of(source) == "L['x'][0]['k']"
     assert guards.guard_source_of(source) is GuardSource.LOCAL
-    assert source.guard_source is GuardSource.LOCAL  # type: ignore[comparison-overlap]
+    assert source.guard_source is GuardSource.LOCAL
     assert source.get_base() == Local("x")
     assert source.make_guard(check).name == "L['x'][0]['k']"
 
@@ -285,7 +287,8 @@ def test_a_trace_is_the_vocabularys_trace() -> None:
         torch_guards.TracingContext.set_current_loc("f.py", 1, "f", positions=None)
         with torch_guards.TracingContext.patch(cudagraph_annotation=1):
             assert context.cudagraph_annotation == 1
-        context.inlined_code_cache["f"] = torch_guards.InlinedCodeCache([], {}, {})
+        options: Any = {}
+        context.inlined_code_cache["f"] = torch_guards.InlinedCodeCache([], {}, options)
         context.clear()
         assert context.inlined_code_cache == {}
     with torch_guards.compile_context(guards.CompileContext(None)) as compiling:
@@ -304,8 +307,6 @@ def test_the_mode_of_the_trace_wins_unchecked() -> None:
 
 @pytest.fixture
 def cache() -> Any:
-    import torch
-
     caches = torch_guards.TracingContext(None).hop_dispatch_set_cache
     cache = caches.get_cache(torch.ops.higher_order.invoke_subgraph)
     assert isinstance(cache, torch_guards.InvokeSubgraphCache)

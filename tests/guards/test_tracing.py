@@ -6,7 +6,7 @@ import dataclasses
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -508,7 +508,7 @@ def test_a_generator_shares_its_callers_trace() -> None:
 
 
 def test_a_generator_that_is_closed_puts_back_what_it_found() -> None:
-    def generator() -> Iterator[None]:
+    def generator() -> Generator[None, None, None]:
         with tracing(TracingContext(None)), TracingContext.current_frame(frame("a")):
             yield
 
@@ -544,7 +544,7 @@ def test_an_await_within_a_trace_shows_it_to_other_tasks() -> None:
         suspended, seen = asyncio.Event(), asyncio.Event()
 
         async def traces() -> None:
-            with tracing(context):
+            with tracing(shown):
                 suspended.set()
                 await seen.wait()
 
@@ -555,8 +555,8 @@ def test_an_await_within_a_trace_shows_it_to_other_tasks() -> None:
             return found
 
         _, found = await asyncio.gather(traces(), looks())
-        assert found is context
+        assert found is shown
         assert TracingContext.try_get() is None
 
-    context = TracingContext(None)
+    shown = TracingContext(None)
     asyncio.run(main())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from record import Record
+
+from tests.guards.fidelity.record import Record
 
 X = torch.arange(4.0)
 
@@ -34,7 +35,7 @@ def graph_break_under_fullgraph(r: Record) -> None:
 
 
 def disabled_function(r: Record) -> None:
-    @torch.compiler.disable
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def slow(x: Any) -> Any:
         return x + len(str(x))
 
@@ -152,9 +153,12 @@ def error_in_the_backend(r: Record) -> None:
     def inner(x: Any) -> Any:
         return x + 1
 
-    r.call(torch.compile(lambda x: inner(x), backend=backend), X)
+    def middle(x: Any) -> Any:
+        return inner(x) + 1
+
+    r.call(torch.compile(inner, backend=backend), X)
     with torch._dynamo.config.patch(suppress_errors=True):
-        r.call(torch.compile(lambda x: inner(x) + 1, backend=backend), X)
+        r.call(torch.compile(middle, backend=backend), X)
 
 
 def unsupported(r: Record) -> None:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from record import Record
+
+from tests.guards.fidelity.record import Record
 
 X = torch.arange(6.0)
 
@@ -36,7 +37,7 @@ def requires_grad(r: Record) -> None:
 
 
 def grad_mode_and_autocast(r: Record) -> None:
-    f = r.compile(lambda x: (x @ x.t()) * 2)
+    f: Any = r.compile(lambda x: (x @ x.t()) * 2)
     x = torch.ones(2, 3, requires_grad=True)
     r.note(f(x).requires_grad)
     with torch.no_grad():
@@ -65,7 +66,7 @@ def default_dtype_and_deterministic(r: Record) -> None:
     r.call(f, x)
 
 
-_scale = 2
+_scale: Any = 2
 _names = ["a", "b"]
 
 

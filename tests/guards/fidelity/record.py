@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import io
 import logging
 import re
 import traceback
+import types
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import torch
 
 Scenario = Callable[["Record"], object]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def load(file: Path) -> dict[str, Scenario]:
-    """Give the scenarios of a file, the functions whose name has no underscore in front."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def load(name: str) -> dict[str, Scenario]:
+    """Give the scenarios of a module here, the functions whose name has no underscore in front."""
+    module = importlib.import_module(f"{__package__}.{name}")
     return {
-        f"{file.stem}.{name}": value
-        for name, value in vars(module).items()
-        if callable(value)
-        and getattr(value, "__module__", None) == file.stem
-        and not name.startswith("_")
-        and not isinstance(value, type)
+        f"{name}.{key}": value
+        for key, value in vars(module).items()
+        if isinstance(value, types.FunctionType)
+        and value.__module__ == module.__name__
+        and not key.startswith("_")
     }
 
 
@@ -54,6 +50,10 @@ class Record:
         self.compilations.append([str(compile_id), ops, shapes])
         return lookup_backend(self.backend_name)(gm, inputs)
 
+    @overload
+    def compile(self, fn: F, **options: Any) -> F: ...
+    @overload
+    def compile(self, fn: None = None, **options: Any) -> Callable[[F], F]: ...
     def compile(self, fn: Any = None, **options: Any) -> Any:
         """torch.compile with this record's backend."""
         if fn is None:
@@ -154,9 +154,11 @@ def run(scenario: Scenario, backend: str) -> dict[str, Any]:
     from torch._dynamo.utils import counters
 
     # The log of guards times each of them, for a fifth of a second.
-    torch._dynamo.guards.profile_guard_manager = lambda *_: 0
+    dynamo_guards: Any = torch._dynamo.guards
+    dynamo_guards.profile_guard_manager = lambda *_: 0
 
-    torch._logging.set_logs(recompiles=True, guards=True, graph_breaks=True)
+    logs: Any = torch._logging
+    logs.set_logs(recompiles=True, guards=True, graph_breaks=True)
     torch.compiler.reset()
     counters.clear()
     torch.manual_seed(0)
@@ -172,7 +174,7 @@ def run(scenario: Scenario, backend: str) -> dict[str, Any]:
             error = None
         except Exception:
             error = stable(traceback.format_exc())
-    happened = {
+    happened: dict[str, Any] = {
         "compilations": record.compilations,
         "results": record.results,
         "error": error,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from record import Record
 from torch.utils.checkpoint import checkpoint
+
+from tests.guards.fidelity.record import Record
 
 
 def cond(r: Record) -> None:
@@ -100,12 +101,13 @@ class _Layer(torch.nn.Module):
 
 
 def nested_compile_region_of_modules(r: Record) -> None:
-    net = torch.nn.Sequential(_Layer(), _Layer(), _Layer())
+    first = _Layer()
+    net = torch.nn.Sequential(first, _Layer(), _Layer())
     f = r.compile(net)
     for n in (2, 3):
         y = r.call(f, torch.ones(n, 4))
         y.sum().backward()
-        r.note(net[0].linear.weight.grad)
+        r.note(first.linear.weight.grad)
 
 
 def map_and_scan(r: Record) -> None:
@@ -145,7 +147,8 @@ def autograd_function(r: Record) -> None:
         def backward(ctx: Any, g: Any) -> Any:
             return g * ctx.saved_tensors[0]
 
-    f = r.compile(lambda x: Double.apply(x).sum())
+    double: Any = Double
+    f = r.compile(lambda x: double.apply(x).sum())
     x = torch.ones(3, requires_grad=True)
     r.call(f, x).backward()
     r.note(x.grad)

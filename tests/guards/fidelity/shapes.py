@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from record import Record
+
+from tests.guards.fidelity.record import Record
 
 
 def automatic(r: Record) -> None:

@@ -6,7 +6,8 @@ import threading
 from typing import Any
 
 import torch
-from record import Record
+
+from tests.guards.fidelity.record import Record
 
 X = torch.arange(4.0)
 
@@ -129,7 +130,7 @@ def compiled_autograd(r: Record) -> None:
 
 
 def threads(r: Record) -> None:
-    f = r.compile(lambda x, n: x * n, dynamic=False)
+    f: Any = r.compile(lambda x, n: x * n, dynamic=False)
     seen: dict[int, Any] = {}
 
     def work(n: int) -> None:
@@ -197,7 +198,7 @@ def guards_that_cannot_be_saved(r: Record) -> None:
 def tensor_subclass(r: Record) -> None:
     from torch.testing._internal.two_tensor import TwoTensor
 
-    f = r.compile(lambda x: x * 2 + 1)
+    f: Any = r.compile(lambda x: x * 2 + 1)
     for a, b in ((X, X + 1), (X.double(), X.double()), (X[:2], X[2:])):
         r.call(lambda a=a, b=b: f(TwoTensor(a, b)).b)
 

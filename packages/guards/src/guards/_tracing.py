@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import CodeType, TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -23,6 +23,9 @@ from guards._snapshots import GlobalContext, GuardsContext, ModuleContext
 from guards._subgraph_caches import HopDispatchSetCache
 
 __all__ = ["CompileContext", "TracingContext", "compile_context", "tracing"]
+
+C = TypeVar("C", bound="CompileContext | None")
+T = TypeVar("T", bound="TracingContext | None")
 
 
 class CompileContext:
@@ -229,14 +232,12 @@ class TracingContext:
         return None if context is None else context.traced_code
 
 
-def compile_context(
-    context: CompileContext | None,
-) -> AbstractContextManager[CompileContext | None]:
+def compile_context(context: C) -> AbstractContextManager[C]:
     """Make ``context`` this thread's compilation for the length of a ``with``."""
     return _Compiling(context)
 
 
-def tracing(context: TracingContext | None) -> AbstractContextManager[TracingContext | None]:
+def tracing(context: T) -> AbstractContextManager[T]:
     """Make ``context`` this thread's trace for the length of a ``with``; None means no trace.
 
     An exception that passes through gets the user's stack as ``real_stack``, unless it has one.

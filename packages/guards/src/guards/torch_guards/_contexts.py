@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch._guards as _installed
 
@@ -23,6 +23,8 @@ __all__ = [
     "compile_context",
     "detect_fake_mode",
 ]
+
+C = TypeVar("C", bound="CompileContext | None")
 
 InlinedCodeCache = _installed.InlinedCodeCache  # a record of Dynamo's own, without behaviour
 
@@ -119,9 +121,7 @@ def detect_fake_mode(inputs: Any = None) -> Any:
     return _detect_fake_mode(inputs)
 
 
-def compile_context(
-    context: CompileContext | None,
-) -> AbstractContextManager[CompileContext | None]:
+def compile_context(context: C) -> AbstractContextManager[C]:
     """Make ``context`` this thread's compilation for the length of a ``with``."""
     _count_as_framework()
     return guards.compile_context(context)
