@@ -45,7 +45,8 @@ class Coverage:
     def __str__(self) -> str:
         lines = [f"{len(self.hits)} operators with a handler, {len(self.missing)} without"]
         for op, hit in self.hits.items():
-            how = hit.kind if hit.found_by == op_name(op) else f"{hit.kind}: {hit.found_by}"
+            alone = hit.kind in ("exact", "fallback")
+            how = hit.kind if alone else f"{hit.kind}: {hit.found_by}"
             lines.append(f"  {op_name(op)}  {hit.calls}x  {how}")
         lines += [f"  {op_name(op)}  {calls}x  missing" for op, calls in self.missing.items()]
         if self.error is not None:
