@@ -42,9 +42,16 @@ def test_operator_that_raised_leaves_no_line_and_takes_no_number() -> None:
 
 def test_capture_closes_on_an_exception() -> None:
     x = LoggingTensor(torch.ones(1))
-    with pytest.raises(ZeroDivisionError), capture_logs() as logs:
-        x + 1
-        raise ZeroDivisionError
+    logs: list[str] = []
+
+    def raise_inside() -> None:
+        nonlocal logs
+        with capture_logs() as logs:
+            x + 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        raise_inside()
     x + 2
     assert len(logs) == 1
 

@@ -1,0 +1,168 @@
+"""The wrapper equals the plain tensor over torch's whole list of operators."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo
+
+from tests.subclass_utils.truth import compare_run
+
+DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
+LAYOUTS = ("slice", "transpose", "conj", "neg")
+CONTEXTS = ("plain", "no_grad", "inference", "inference_inside")
+
+# Operators without a tensor among their arguments: there is nothing to wrap.
+FACTORIES = {
+    *("arange", "broadcast_shapes", "empty", "empty_permuted", "empty_strided", "eye", "full"),
+    *("linspace", "logspace", "ones", "randint", "randn", "signal_windows_bartlett"),
+    *("signal_windows_blackman", "signal_windows_cosine", "signal_windows_exponential"),
+    *("signal_windows_gaussian", "signal_windows_general_cosine", "zeros"),
+    *("signal_windows_general_hamming", "signal_windows_hamming", "signal_windows_hann"),
+    *("signal_windows_kaiser", "signal_windows_nuttall", "uniform_like"),
+}
+# Their values are whatever memory holds.
+UNINITIALISED = ("empty", "new_empty")
+# Their backward allocates plain tensors by shape and dtype, in Python, and fills them.
+PLAIN_GRADIENTS = {"nn_functional_linear_cross_entropy_chunked_none"}
+
+FAST = 31  # every so manieth entry in the normal run
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """The tensors are small: on a busy machine more threads only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def relaid(layout: str, tensor: Any) -> torch.Tensor | None:
+    """Give the same values as another kind of view; None where there is none."""
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return None
+    values = tensor.detach()
+    made: torch.Tensor
+    if layout == "slice":
+        made = torch.stack([values, values])[1]
+    elif layout == "transpose" and values.dim() > 1:
+        made = values.transpose(-1, -2).contiguous().transpose(-1, -2)
+    elif layout == "conj" and values.is_complex():
+        made = values.conj().resolve_conj().conj()
+    elif layout == "neg" and (values.is_complex() or values.is_floating_point()):
+        made = torch.neg(values)._neg_view()
+    else:
+        return None
+    return made.detach().requires_grad_(tensor.requires_grad)
+
+
+def out_for(function: Any, args: Any, kwargs: Any, resized: bool) -> Any:
+    """Make `out` tensors for a call, of the right size or to be resized; None if it has none."""
+    try:
+        result = function(*args, **kwargs)
+    except Exception:
+        return None
+    several = isinstance(result, tuple)
+    results = result if several else (result,)
+    if not all(isinstance(each, torch.Tensor) for each in results):
+        return None
+    made = [
+        torch.empty(0, dtype=each.dtype) if resized else torch.empty_like(each) for each in results
+    ]
+    return tuple(made) if several else made[0]
+
+
+def calls(op: OpInfo, dtype: torch.dtype, most: int, backward: bool = False) -> Iterator[Any]:
+    """Give name, function, args and kwargs of calls of an entry, in all its variants."""
+    requires_grad = backward and (dtype.is_floating_point or dtype.is_complex)
+    samples = itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=requires_grad), most)
+    for number, sample in enumerate(samples):
+        args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
+        function, in_place = op.get_op(), op.get_inplace()
+        name = f"{dtype} sample {number}"
+        yield name, function, args, kwargs
+        if in_place is not None:
+            yield f"{name} in place", in_place, args, kwargs
+        if op.supports_out and not backward:
+            out = out_for(function, args, kwargs, bool(number % 2))
+            if out is not None:
+                yield f"{name} out", function, args, {**kwargs, "out": out}
+        for layout in LAYOUTS:
+            view = relaid(layout, sample.input)
+            if view is not None:
+                yield f"{name} {layout}", function, (view, *args[1:]), kwargs
+                if in_place is not None:
+                    yield f"{name} {layout} in place", in_place, (view, *args[1:]), kwargs
+
+
+def faults_of(op: OpInfo, most: int, context: str, backward: bool = False) -> list[str]:
+    """List how wrappers differ from plain tensors over an entry's calls."""
+    found = []
+    for dtype in DTYPES:
+        if dtype not in op.dtypes or (backward and dtype in (torch.int64, torch.bool)):
+            continue
+        for name, function, args, kwargs in calls(op, dtype, most, backward):
+            outcome = compare_run(function, (args, kwargs), context=context, backward=backward)
+            for fault in outcome.faults:
+                if op.formatted_name.startswith(UNINITIALISED) and "other values" in fault:
+                    continue
+                if op.formatted_name in PLAIN_GRADIENTS and "is a Tensor" in fault:
+                    continue
+                found.append(f"{name}: {fault}")
+    return found
+
+
+def test_list_has_all_entries() -> None:
+    assert len(op_db) >= 702
+    assert {op.formatted_name for op in op_db} >= PLAIN_GRADIENTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_wrapper_equals_plain_tensor(context: str) -> None:
+    faults = {
+        op.formatted_name: faults
+        for op in op_db[CONTEXTS.index(context) :: FAST]
+        if (faults := faults_of(op, 2, context))
+    }
+    assert faults == {}
+
+
+@pytest.mark.slow
+def test_gradients_equal_those_of_plain_tensors() -> None:
+    faults = {
+        op.formatted_name: faults
+        for op in op_db[:: FAST * 2]
+        if (faults := faults_of(op, 2, "plain", backward=True))
+    }
+    assert faults == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("op", op_db, ids=lambda op: op.formatted_name)
+def test_wrapper_equals_plain_tensor_everywhere(op: OpInfo, context: str) -> None:
+    assert faults_of(op, 10, context) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("op", op_db, ids=lambda op: op.formatted_name)
+def test_gradients_equal_those_of_plain_tensors_everywhere(op: OpInfo) -> None:
+    assert faults_of(op, 10, "plain", backward=True) == []
+
+
+@pytest.mark.long
+def test_what_is_not_wrapped_is_known_by_name() -> None:
+    unwrapped = set()
+    for op in op_db:
+        dtype = next(dtype for dtype in DTYPES if dtype in op.dtypes)
+        inputs = [(args, kwargs) for _, _, args, kwargs in calls(op, dtype, 3)]
+        if not any(compare_run(op.get_op(), each).ran for each in inputs):
+            unwrapped.add(op.formatted_name)
+    assert unwrapped <= FACTORIES

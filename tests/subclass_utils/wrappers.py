@@ -1,0 +1,81 @@
+"""Wrapper classes that the tests declare once, so that they can be saved and loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+import torch
+from subclass_utils import WrapperTensor
+
+aten = torch.ops.aten
+
+
+class Unit(enum.Enum):
+    METRE = "m"
+    SECOND = "s"
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    place: str
+    shape: tuple[int, ...] = ()
+
+
+class Measured(WrapperTensor):
+    """Transparent, with metadata that travels along."""
+
+    metadata = ("unit", "origin")
+    unit: Unit | None = None
+    origin: Origin | None = None
+
+
+class Strict(WrapperTensor):
+    mixing = "error"
+
+
+class Loose(WrapperTensor):
+    mixing = "unwrap"
+
+
+class Scaled(WrapperTensor):
+    """Whole numbers and a scale: the outside is of another dtype than the inner tensor."""
+
+    inner_tensors = ("numbers", "scale")
+    metadata = ("bits",)
+
+    @staticmethod
+    def __new__(cls: type[Any], numbers: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> Any:
+        return torch.Tensor._make_wrapper_subclass(
+            cls, numbers.size(), strides=numbers.stride(), dtype=scale.dtype, device=numbers.device
+        )
+
+    def __init__(self, numbers: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> None:
+        self.numbers = numbers
+        self.scale = scale
+        self.bits = bits
+
+    def to_plain(self) -> torch.Tensor:
+        return self.numbers.to(self.scale.dtype) * self.scale
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Scaled:
+        scale = like.scale if like is not None else torch.tensor(0.5)
+        return cls((plain / scale).round().to(torch.int8), scale)
+
+
+class ScaledOnPlain(Scaled):
+    """The same; operators without a handler run on the plain tensor."""
+
+    without_handler = "to_plain"
+
+
+@Scaled.table.implements(aten.mm.default)
+def _mm(self: Any, mat2: Any) -> Any:
+    left, right = (x.to_plain() if isinstance(x, Scaled) else x for x in (self, mat2))
+    return left @ right
+
+
+def scaled(*values: float) -> Scaled:
+    return Scaled.from_plain(torch.tensor(values))
