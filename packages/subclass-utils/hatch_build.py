@@ -19,7 +19,9 @@ class SiblingDependency(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         sibling = Path(self.root).resolve().parent / SIBLING
         if (sibling / "pyproject.toml").is_file():
-            requirement = f"{SIBLING} @ {sibling.as_uri()}"
+            # pip 23 takes a folder with a hyphen for an archive with a version, and would install
+            # what it once built of it for ever: with the dot at the end it builds it anew.
+            requirement = f"{SIBLING} @ {sibling.as_uri()}/."
         else:
             requirement = f"{SIBLING}=={metadata['version']}"
         metadata["dependencies"] = ["torch>=2.13", requirement]

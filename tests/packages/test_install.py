@@ -92,6 +92,8 @@ def test_sibling_comes_from_the_checkout_and_not_from_an_index(
         "install", "-vv", "--find-links", strangers, ROOT / "packages/subclass-utils"
     )
     assert "99.0" not in said
+    # Built now, from what lies there now, and not taken from a cache of pip.
+    assert "Created wheel for dispatch-core" in said
     assert "/dispatch-core/" not in said.replace(str(ROOT / "packages/dispatch-core/"), "")
     environment.smoke("subclass_utils")
 
