@@ -7,6 +7,7 @@ is first needed, so that the vocabulary works on a torch that lacks one.
 from __future__ import annotations
 
 import json
+import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -157,10 +158,8 @@ torch_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 def cache_entries() -> Callable[[types.CodeType], list[Any]]:
     """Give torch's function that lists the compilations it keeps for a code object.
 
-    Loads torch._dynamo, which whoever has compiled something has loaded already.
+    It lies in torch's C part, so that nothing is loaded for it.
     """
-    import torch._dynamo
-
     entries: Callable[[types.CodeType], list[Any]] = _look_up(
         torch._C, "_dynamo.eval_frame._debug_get_cache_entry_list"
     )
@@ -169,8 +168,10 @@ def cache_entries() -> Callable[[types.CodeType], list[Any]]:
 
 def resume_codes(code: types.CodeType) -> list[types.CodeType]:
     """Give the code of the parts behind a function's graph breaks, as torch keeps it."""
-    from torch._dynamo import resume_execution
-
+    # Whoever has compiled something has loaded it; who has not, has no parts either.
+    resume_execution = sys.modules.get("torch._dynamo.resume_execution")
+    if resume_execution is None:
+        return []
     cache = _look_up(resume_execution, "ContinueExecutionCache.cache")
     try:
         found = cache[code]
