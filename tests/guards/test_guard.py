@@ -151,7 +151,9 @@ def test_copies_leave_the_hash_behind() -> None:
     guard._hash = 12345  # what another process might have computed
     guard._unserializable = True
     for other in (pickle.loads(pickle.dumps(guard)), copy.copy(guard), copy.deepcopy(guard)):
-        assert other._hash is None
+        assert [getattr(other, f.name) for f in dataclasses.fields(other) if not f.init] == [
+            f.default for f in dataclasses.fields(Guard) if not f.init
+        ]
         assert other.create_fn is len
         assert other.guard_types == ["t"]
         assert other._unserializable is True
@@ -296,6 +298,13 @@ def test_without_a_front_end_no_guard_is_a_duplicate_input(
 ) -> None:
     monkeypatch.setattr("guards._front_end._duplicate_input", [])
     assert Guard(local("x"), FUNCTIONS[-1]).sort_key()[0] is False
+
+
+def test_duplicate_inputs_of_the_packages_builder_come_last(local: Any) -> None:
+    create_fn = functools.partial(guards.GuardBuilder.DUPLICATE_INPUT, source_b=local("b"))
+    duplicate = Guard(local("a"), create_fn)
+    other = Guard(local("much longer", GuardSource.EPHEMERAL), guards.GuardBuilder.TYPE_MATCH)
+    assert sorted([duplicate, other]) == [other, duplicate]
 
 
 # ── Export info ──

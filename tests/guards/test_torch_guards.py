@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import enum
 import functools
 import inspect
 import pickle
@@ -421,6 +422,23 @@ def test_what_a_newer_torch_has_is_filled_in(monkeypatch: pytest.MonkeyPatch) ->
     assert made.static() == made.value == "found"
     with made.scope() as value:
         assert value == "found"
+
+
+def test_a_new_kind_of_place_is_filled_in() -> None:
+    class Kind(enum.Enum):
+        OLD = 0
+
+        def is_local(self) -> bool:
+            return self.value == 0
+
+    newer = types.ModuleType("newer")
+    members = {"OLD": 0, "NEW": 1}
+    vars(newer)["Kind"] = enum.Enum("Kind", members)
+    assert _merge.complete({"Kind": Kind}, newer, {}) == ["Kind.NEW"]
+    new: Any = Kind
+    assert new.NEW.value == 1
+    assert [kind.name for kind in Kind] == ["OLD"]
+    assert Kind.OLD.is_local()
 
 
 # ── In a process of its own ──

@@ -27,6 +27,7 @@ from guards._constants import spell
 from guards._container_checks import KeysCheck, LengthCheck, SetCheck, dict_keys
 from guards._errors import UnsupportedGuardError
 from guards._fetch import Absent, is_a
+from guards._front_end import register_duplicate_input
 from guards._guard import Guard, GuardBuilderBase
 from guards._source import Source, name_of
 from guards._state_checks import StateCheck, read_state
@@ -343,6 +344,11 @@ def _open_dims(guard: Guard, dims: list[int], dynamic: Iterable[int] | bool) -> 
         )
     open_dims = {d % len(dims) for d in open_dims}
     return [None if i in open_dims else size for i, size in enumerate(dims)]
+
+
+@register_duplicate_input
+def _is_duplicate_input(guard: Guard) -> bool:
+    return guard.inner_create_fn() is GuardBuilder.DUPLICATE_INPUT
 
 
 def _weakref_or_none(value: object) -> Any:

@@ -117,9 +117,8 @@ class Guard:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._hash = None
-        for name, value in state.items():
-            setattr(self, name, value)
+        for f in fields(self):
+            setattr(self, f.name, state.get(f.name, f.default))
 
     def sort_key(self) -> tuple[bool, int, int, str, int]:
         """Order guards: duplicate inputs last, then by kind of place, parents before children."""
