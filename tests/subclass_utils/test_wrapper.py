@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -189,7 +190,7 @@ def test_type_error_of_a_handler_is_not_hidden() -> None:
         return len(3)  # type: ignore[arg-type]
 
     with pytest.raises(HandlerError, match=r"aten::eq.Scalar.*TypeError"):
-        Faulty(torch.ones(1)) == 1
+        operator.eq(Faulty(torch.ones(1)), 1)
 
 
 def test_type_error_of_an_overridden_dispatch_is_not_hidden() -> None:
@@ -201,7 +202,7 @@ def test_type_error_of_an_overridden_dispatch_is_not_hidden() -> None:
             raise TypeError("mine")
 
     with pytest.raises(HandlerError, match=r"Faulty.__torch_dispatch__ raised TypeError: mine"):
-        Faulty(torch.ones(1)) == 1
+        operator.eq(Faulty(torch.ones(1)), 1)
 
 
 def test_result_that_is_no_tensor_names_operator_and_handler() -> None:
@@ -359,7 +360,7 @@ def test_split_by_a_wrapped_tensor_of_indices() -> None:
 def test_higher_order_operator_says_what_to_register() -> None:
     from torch._higher_order_ops.cond import cond_op
 
-    with pytest.raises(NoHandlerError, match="table.implements"):
+    with pytest.raises(NoHandlerError, match=r"table\.implements"):
         Measured.__torch_dispatch__(cond_op, (Measured,), (metre(1), None, None, ()), {})
 
 
@@ -378,7 +379,7 @@ def test_operator_without_handler_names_what_to_register() -> None:
 
 def test_comparison_without_handler_does_not_answer_false() -> None:
     with pytest.raises(NoHandlerError):
-        scaled(1.0) == 1
+        operator.eq(scaled(1.0), 1)
 
 
 def test_operator_on_plain_gives_plain_and_writes_back() -> None:

@@ -13,9 +13,16 @@ import torch
 
 from subclass_utils._errors import CopyError
 from subclass_utils._outside import outside_like
-from subclass_utils._torch_private import WRAPPER_KEYS, make_outside, set_conj, set_neg
+from subclass_utils._torch_private import (
+    WRAPPER_KEYS,
+    inference_mode,
+    make_outside,
+    set_conj,
+    set_neg,
+)
 
 __all__ = [
+    "as_view_of",
     "decode",
     "deepcopy_wrapper",
     "describe_outside",
@@ -49,7 +56,14 @@ def make_described(
     inner: Sequence[torch.Tensor],
     requires_grad: bool = False,
 ) -> Any:
-    """Make a wrapper around inner tensors, without calling the class's own `__new__`."""
+    """Make a wrapper around inner tensors, without calling the class's own `__new__`.
+
+    It is an inference tensor where they are.
+    """
+    inference = inner[0].is_inference()
+    if torch.is_inference_mode_enabled() is not inference:
+        with inference_mode(inference):
+            return make_described(cls, outside, inner, requires_grad)
     if cls._transparent:
         made = outside_like(cls, inner[0], requires_grad)
     else:
@@ -75,6 +89,26 @@ def make_described(
             set_neg(made, True)
     for name, tensor in zip(cls.inner_tensors, inner, strict=True):
         setattr(made, name, tensor)
+    return made
+
+
+def as_view_of(value: Any, source: Any) -> Any:
+    """Give a view that is no inference tensor, where what it views is none.
+
+    Under inference mode a handler makes inference tensors; torch takes none for a view of a tensor
+    from outside.
+    """
+    if not isinstance(value, torch.Tensor) or not isinstance(source, torch.Tensor):
+        return value
+    if value is source or not value.is_inference() or source.is_inference():
+        return value
+    with inference_mode(False):
+        if not hasattr(type(value), "inner_tensors"):
+            return value.clone()
+        cls: Any = type(value)
+        inner = [as_view_of(getattr(value, name), source) for name in cls.inner_tensors]
+        made = make_described(cls, describe_outside(value), inner)
+    made.__dict__.update({k: v for k, v in value.__dict__.items() if k not in cls.inner_tensors})
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from dispatch_core import NoHandlerError
 
-from subclass_utils._copying import describe_outside, make_described
+from subclass_utils._copying import as_view_of, describe_outside, make_described
 from subclass_utils._roles import Roles, roles_of
 from subclass_utils._torch_private import fast_call, share_storage
 from subclass_utils._transparent import Plan, mixing_error
@@ -206,6 +206,12 @@ class _OnPlain:
     def answer(self, result: Any, values: Mapping[str, Any]) -> Any:
         """Give written arguments back as what they are; other results stay plain."""
         roles = self.roles.results
+        if self.roles.aliases and torch.is_inference_mode_enabled():
+            source = values.get(roles[0].source or "")
+            if isinstance(result, list | tuple):
+                result = [as_view_of(value, source) for value in result]
+            else:
+                result = as_view_of(result, source)
         if len(roles) == 1:
             return values[roles[0].source or ""] if roles[0].kind == "same" else result
         if not roles:

@@ -9,8 +9,10 @@ import torch
 from dispatch_core import NoHandlerError
 from dispatch_core._composite import is_kept
 
+from subclass_utils._copying import as_view_of
 from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
+from subclass_utils._roles import roles_of
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
     composite_kernel,
@@ -145,16 +147,33 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
     dispatch = cls.table.dispatch
     checks = cls.mixing == "error"
     after = Transparent(cls, func) if cls._transparent and hasattr(func, "_schema") else None
+    views = _view_source(func)
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if checks:
             _refuse_plain(cls, func, args, kwargs)
         result = dispatch(func, types, args, kwargs)
+        if views and args and torch.is_inference_mode_enabled():
+            result = _all_views_of(result, args[0])
         if after is not None and after.touches:
             after.in_step(args, kwargs, result)
         return result
 
     return run
+
+
+def _view_source(func: Any) -> bool:
+    """Say whether the results are views of the first argument."""
+    if not hasattr(func, "_schema"):
+        return False
+    roles = roles_of(func)
+    return roles.aliases and bool(roles.arguments) and roles.arguments[0].position == 0
+
+
+def _all_views_of(result: Any, source: Any) -> Any:
+    if isinstance(result, list | tuple):
+        return [as_view_of(value, source) for value in result]
+    return as_view_of(result, source)
 
 
 def _refuse_plain(

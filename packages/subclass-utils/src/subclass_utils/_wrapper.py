@@ -279,6 +279,18 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             setattr(made, name, value)
         return made
 
+    def __coerce_same_metadata_as_tangent__(
+        self, expected: Any, expected_type: type[Any] | None = None
+    ) -> Any:
+        """Give this gradient the metadata that torch.compile foresaw; None where that cannot be."""
+        if expected_type is not None and expected_type is not type(self):
+            return self.to_plain() if expected_type is torch.Tensor else None
+        names, (_, outside) = self.__tensor_flatten__()
+        if outside != expected[1]:
+            return None
+        inner = {name: getattr(self, name) for name in names}
+        return self.__tensor_unflatten__(inner, expected, self.size(), self.stride())
+
     # ── copies ──────────────────────────────────────────────────────────────────────────────────
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

@@ -1,0 +1,217 @@
+"""The examples of the package are short, do what they say, and one of them does everything."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from dispatch_core import NoHandlerError
+from torch import nn
+from torch.utils.data import DataLoader
+
+EXAMPLES = Path(__file__).parents[2] / "packages/subclass-utils/examples"
+
+
+def load(name: str) -> ModuleType:
+    """Import an example once, as a module that pickle finds."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+quantised: Any = load("quantised_tensor")
+block_masked: Any = load("block_masked_tensor")
+units: Any = load("unit_tensor")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_example_is_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 120
+
+
+# ── quantised ───────────────────────────────────────────────────────────────────────────────────
+
+
+def quantise(*size: int) -> tuple[torch.Tensor, Any]:
+    torch.manual_seed(0)
+    plain = torch.randn(*size)
+    return plain, quantised.QuantisedTensor.from_plain(plain)
+
+
+def test_quantised_values_are_within_half_a_step() -> None:
+    plain, q = quantise(5, 7)
+    assert q.shape == plain.shape
+    assert q.dtype is torch.float32
+    assert (q.to_plain() - plain).abs().max() <= q.scale * 0.51
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.t(),
+        lambda x: x[1:3, ::2],
+        lambda x: x.view(-1),
+        lambda x: x.transpose(0, 1),
+        lambda x: x.detach(),
+        lambda x: x.clone(),
+        lambda x: x.to("cpu", copy=True),
+    ],
+)
+def test_quantised_views_and_copies_stay_quantised(view: Any) -> None:
+    _, q = quantise(4, 6)
+    result = view(q)
+    assert type(result) is quantised.QuantisedTensor
+    assert torch.equal(result.to_plain(), view(q.to_plain()))
+    assert result.stride() == view(q.to_plain()).stride()
+
+
+def test_quantised_weight_in_a_linear_layer() -> None:
+    _, weight = quantise(3, 4)
+    x, bias = torch.randn(2, 4), torch.randn(3)
+    wanted = nn.functional.linear(x, weight.to_plain(), bias)
+    assert torch.allclose(nn.functional.linear(x, weight, bias), wanted)
+    with torch.inference_mode():
+        assert torch.allclose(nn.functional.linear(x, weight, bias), wanted)
+
+
+def test_quantised_copy_takes_plain_values() -> None:
+    _, q = quantise(3)
+    q.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    assert torch.allclose(q.to_plain(), torch.tensor([1.0, 2.0, 3.0]), atol=0.02)
+
+
+# ── block-masked: trained, saved, loaded, compiled, collated ────────────────────────────────────
+
+
+def block_matrix() -> tuple[torch.Tensor, Any]:
+    torch.manual_seed(0)
+    plain = torch.randn(6, 4)
+    plain[2:4, 0:2] = 0
+    plain[4:6, 2:4] = 0
+    return plain, block_masked.masked(plain, 2)
+
+
+def test_block_masked_product_equals_the_dense_one() -> None:
+    plain, sparse = block_matrix()
+    assert sparse.places == ((0, 0), (0, 1), (1, 1), (2, 0))
+    assert torch.equal(sparse.to_plain(), plain)
+    x = torch.randn(4, 3)
+    assert torch.allclose(sparse @ x, plain @ x, atol=1e-6)
+    assert type(sparse * 2) is block_masked.BlockMaskedTensor
+    assert torch.equal(sparse + 1, plain + 1)
+
+
+# ── units ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def distance(*values: float, **options: Any) -> Any:
+    return units.UnitTensor(torch.tensor(values), units.METRE, **options)
+
+
+def duration(*values: float) -> Any:
+    return units.UnitTensor(torch.tensor(values), units.SECOND)
+
+
+def test_units_multiply_and_divide() -> None:
+    speed = distance(6.0) / duration(2.0)
+    assert str(speed.unit) == "m·s^-1"
+    assert speed.elem.item() == 3
+    assert (speed * duration(2.0)).unit == units.METRE
+    assert distance(1.0, 2.0).sum().unit == units.METRE
+
+
+def test_units_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(units.UnitError, match="add: m and s do not fit"):
+        distance(1.0) + duration(1.0)
+
+
+class Slope(nn.Module):
+    """A distance for each second: one parameter with a unit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        start = units.UnitTensor(torch.zeros(1), units.METRE.times(units.SECOND, -1))
+        self.speed = nn.Parameter(start)
+
+    def forward(self, time: Any) -> Any:
+        return self.speed * time
+
+
+def train(module: nn.Module, forward: Any, loader: Any) -> list[float]:
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.02)
+    losses = []
+    for _ in range(15):
+        for time, place in loader:
+            optimizer.zero_grad()
+            error = forward(time) - place
+            loss = (error * error).sum()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.elem.item())
+    return losses
+
+
+@pytest.mark.slow
+def test_units_are_trained_compiled_saved_loaded_and_collated() -> None:
+    data: Any = [(duration(float(i)), distance(3.0 * i)) for i in range(4)]
+    module = Slope()
+    compiled = torch.compile(module, backend="aot_eager")
+    loader = DataLoader(data, batch_size=2, num_workers=2, persistent_workers=True)
+    losses = train(module, compiled, loader)
+    assert losses[-1] < 1e-3 < losses[1]
+    speed: Any = module.speed
+    assert isinstance(speed, nn.Parameter)
+    assert type(speed) is units.UnitTensor
+    assert str(speed.unit) == "m·s^-1"
+    assert speed.elem.item() == pytest.approx(3.0, abs=0.02)
+
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    file.seek(0)
+    other: Any = Slope()
+    other.load_state_dict(torch.load(file))
+    assert torch.equal(other.speed.elem, speed.elem)
+    assert other.speed.unit == speed.unit
+    assert other(duration(2.0)).unit == units.METRE
+
+
+@pytest.mark.slow
+def test_quantised_layer_is_saved_loaded_and_compiled() -> None:
+    torch.manual_seed(0)
+    layer: Any = nn.Linear(4, 3)
+    layer.weight = nn.Parameter(
+        quantised.QuantisedTensor.from_plain(layer.weight.detach()), requires_grad=False
+    )
+    x = torch.randn(2, 4)
+    wanted = layer(x)
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file)
+    assert type(state["weight"]) is quantised.QuantisedTensor
+    layer.load_state_dict(state)
+    assert torch.allclose(layer(x), wanted)
+    with torch.no_grad():
+        assert torch.allclose(torch.compile(layer, backend="aot_eager")(x), wanted)
+    wanted.sum().backward()
+    assert layer.bias.grad is not None
+
+
+def test_operator_without_a_handler_is_an_error_where_nothing_else_is_asked() -> None:
+    class Silent(quantised.QuantisedTensor):  # type: ignore[misc]
+        without_handler = "error"
+
+    q = Silent(*(getattr(quantise(2)[1], name) for name in Silent.inner_tensors))
+    with pytest.raises(NoHandlerError, match="Silent has no handler"):
+        q.relu()
