@@ -141,7 +141,15 @@ def test_reached_through_a_chain_deeper_than_the_recursion_limit() -> None:
     class OtherLink(ChainedSource):
         pass
 
-    root = Source()
+    @dataclass(frozen=True)
+    class Root(Source):
+        def guard_source(self) -> GuardSource:
+            return GuardSource.GLOBAL
+
+        def is_ephemeral(self) -> bool:
+            return True
+
+    root = Root()
     chain: Source = root
     for _ in range(5000):
         chain = Link(chain)
@@ -150,3 +158,25 @@ def test_reached_through_a_chain_deeper_than_the_recursion_limit() -> None:
     assert chain not in ReachedThrough(OtherLink(root))
     assert isinstance(chain, ChainedSource)
     assert chain.get_base() is root
+    assert chain.guard_source() is GuardSource.GLOBAL
+    assert chain.is_ephemeral() is True
+    assert chain.is_dict_key() is False
+
+
+def test_a_link_may_decide_for_those_above_it(style: Any) -> None:
+    @dataclass(frozen=True)
+    class Module(ChainedSource):
+        def guard_source(self) -> GuardSource:
+            return GuardSource.LOCAL_SPECIALIZED_NN_MODULE
+
+        def is_dict_key(self) -> bool:
+            return True
+
+    @dataclass(frozen=True)
+    class Plain(ChainedSource):
+        pass
+
+    chain = Plain(Plain(Module(style.Attr(style.Local("x"), "a"))))
+    assert chain.guard_source() is GuardSource.LOCAL_SPECIALIZED_NN_MODULE
+    assert chain.is_dict_key() is True
+    assert chain.is_ephemeral() is False

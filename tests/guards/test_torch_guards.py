@@ -303,6 +303,19 @@ def test_the_mode_of_the_trace_wins_unchecked() -> None:
     assert torch_guards.detect_fake_mode([other]) is None
 
 
+@pytest.mark.slow  # the first fake mode of a process takes seconds
+def test_two_modes_are_an_assertion_error_as_in_torch() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    inputs = [FakeTensorMode().from_tensor(torch.ones(1)) for _ in range(2)]
+    for detect in (torch_guards.detect_fake_mode, installed.detect_fake_mode):
+        assert detect(inputs[:1]) is inputs[0].fake_mode
+        with pytest.raises(AssertionError, match="fake mode"):
+            detect(inputs)
+    with pytest.raises(guards.FakeModeMismatchError):
+        torch_guards.detect_fake_mode(inputs)
+
+
 # ── Caches ──
 
 

@@ -18,7 +18,7 @@ from guards._errors import FakeModeMismatchError
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-__all__ = ["active_fake_mode", "detect_fake_mode"]
+__all__ = ["active_fake_mode", "detect_fake_mode", "places", "the_one_of"]
 
 
 def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
@@ -30,14 +30,20 @@ def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
     Raises:
         FakeModeMismatchError: not all that are found are the same.
     """
-    found = _places(inputs)
+    return the_one_of(places(inputs), FakeModeMismatchError)
+
+
+def the_one_of(
+    found: Iterator[tuple[str, FakeTensorMode]], error: type[FakeModeMismatchError]
+) -> FakeTensorMode | None:
+    """Give the mode that all places agree on, or raise this error."""
     first = next(found, None)
     if first is None:
         return None
     place, mode = first
     for other_place, other in found:
         if other is not mode:
-            raise FakeModeMismatchError(
+            raise error(
                 f"the fake mode of {place} ({mode}) is not the one of {other_place} ({other}): "
                 "all that is used together must be made under one fake mode\n\n"
                 f"fake mode of {place} made at:\n{_made_at(mode)}\n"
@@ -53,7 +59,8 @@ def active_fake_mode() -> FakeTensorMode | None:
     return next((mode for _, mode in _active()), None)
 
 
-def _places(inputs: Any) -> Iterator[tuple[str, FakeTensorMode]]:
+def places(inputs: Any) -> Iterator[tuple[str, FakeTensorMode]]:
+    """Give where a fake mode is found and which, in the order of precedence."""
     context = current.tracing_context
     if context is not None and context.fake_mode is not None:
         yield "the tracing context", context.fake_mode

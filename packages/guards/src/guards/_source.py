@@ -122,13 +122,22 @@ class ChainedSource(Source):
     base: Source
 
     def guard_source(self) -> GuardSource:
-        return cast(GuardSource, guard_source_of(self.base))
+        return cast(GuardSource, guard_source_of(self._deciding("guard_source")))
 
     def is_dict_key(self) -> bool:
-        return self.base.is_dict_key()
+        return self._deciding("is_dict_key").is_dict_key()
 
     def is_ephemeral(self) -> bool:
-        return self.base.is_ephemeral()
+        return self._deciding("is_ephemeral").is_ephemeral()
+
+    def _deciding(self, method: str) -> Source:
+        # Below this link, the first whose class does not just ask its base. A loop, since a chain
+        # may be longer than Python's stack.
+        asks_base = getattr(ChainedSource, method)
+        link = self.base
+        while isinstance(link, ChainedSource) and getattr(type(link), method) is asks_base:
+            link = link.base
+        return link
 
     def get_base(self) -> Source:
         """Walk down to the first source that is not reached through another."""

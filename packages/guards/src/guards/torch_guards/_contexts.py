@@ -12,7 +12,7 @@ import torch._guards as _installed
 import guards
 from guards import CompileContext, Guard, Source
 from guards._current import current
-from guards._fake_mode import detect_fake_mode as _detect_fake_mode
+from guards._fake_mode import places, the_one_of
 from guards.torch_guards._subgraph_caches import HopDispatchSetCache
 
 __all__ = [
@@ -113,12 +113,20 @@ class TracingContext(guards.TracingContext):
         self.inlined_code_cache.clear()
 
 
+class FakeModeMismatchError(guards.FakeModeMismatchError, AssertionError):
+    """Two different fake modes are in force; torch raises an AssertionError then."""
+
+
 def detect_fake_mode(inputs: Any = None) -> Any:
-    """Find the fake mode in force as torch does: that of the tracing context wins unchecked."""
+    """Find the fake mode in force as torch does: that of the tracing context wins unchecked.
+
+    Raises:
+        FakeModeMismatchError: not all others are the same.
+    """
     context = current.tracing_context
     if context is not None and context.fake_mode is not None:
         return context.fake_mode
-    return _detect_fake_mode(inputs)
+    return the_one_of(places(inputs), FakeModeMismatchError)
 
 
 def compile_context(context: C) -> AbstractContextManager[C]:
