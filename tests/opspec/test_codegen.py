@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from opspec.cli import main
-from opspec.codegen import codegen, generate
+from opspec.codegen import codegen
+from opspec.generation import generate
 
 ROOT = Path(__file__).parents[2]
 Write = Callable[[Mapping[str, "str | bytes"]], Path]
@@ -123,7 +124,8 @@ def test_codegen_writes_files_for_all_packages_and_says_how_many(
         files["subclass-utils/src/subclass_utils/_generated/mylib/mylib.py"]
         .decode()
         .endswith(
-            'ROLES: dict[str, tuple[str, str]] = {\n    "mylib::fused_scale_add": ("x y", "new"),\n}\n'
+            "ROLES: dict[str, tuple[str, str]] = {\n"
+            '    "mylib::fused_scale_add": ("x y", "new"),\n}\n'
         )
     )
 
@@ -319,7 +321,7 @@ def test_generated_text_does_not_depend_on_the_order_of_trees_and_entries(
 
 DIGEST = """
 import hashlib, sys
-from opspec.codegen import generate
+from opspec.generation import generate
 files = generate([sys.argv[1]]).files
 print(len(files), hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest())
 """

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from opspec.codegen import generate
+from opspec.generation import generate
 from opspec.render.layout import bracketed, docstring, literal, string
 
 ROOT = Path(__file__).parents[2]

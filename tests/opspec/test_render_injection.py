@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from opspec.codegen import Generated, generate
-from opspec.render.tree import PACKAGES
+from opspec.generation import Generated, generate
+from opspec.render.packages import PACKAGES
 
 # Names that mean something in generated code, to Python, or to a checker, and harmless ones.
 _WORDS = """

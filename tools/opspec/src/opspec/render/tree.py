@@ -14,6 +14,7 @@ from opspec.render.indexes import (
     render_types,
 )
 from opspec.render.op_facts import render_facts
+from opspec.render.packages import PACKAGES
 from opspec.render.roles import render_roles
 from opspec.render.stubs import render_stubs
 from opspec.render.torch_types import (
@@ -23,14 +24,7 @@ from opspec.render.torch_types import (
 )
 from opspec.render.typed import Packets, render_scripted, render_typed
 
-__all__ = ["PACKAGES", "RESERVED_NAMESPACES", "TORCHSCRIPT", "render_tree"]
-
-PACKAGES = {
-    "dispatch_core": "dispatch-core/src/dispatch_core/_generated",
-    "subclass_utils": "subclass-utils/src/subclass_utils/_generated",
-    "guards": "guards/src/guards/_generated",
-}
-"""Where the generated part of each package lies, below the folder of all packages."""
+__all__ = ["RESERVED_NAMESPACES", "TORCHSCRIPT", "render_tree"]
 
 TORCHSCRIPT = "torchscript"
 """The folder of the operators that only TorchScript knows."""
