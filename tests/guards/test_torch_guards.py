@@ -394,6 +394,16 @@ def newer_torch() -> types.ModuleType:
         def shared(self) -> str:
             raise AssertionError("ours is kept")
 
+        def any_options(self, *, new: int = 0) -> str:
+            raise AssertionError("ours is kept")
+
+        def one_more(self, old: int, new: int = 3) -> Any:
+            return "theirs", old, new
+
+        @staticmethod
+        def one_more_option(old: int, *, new: int = 3) -> Any:
+            return "theirs", old, new
+
         def method(self, extra: int = 2, *, more: int = 3) -> Any:
             return name_that_ours_defines, self.known + extra + more  # type: ignore[name-defined]  # noqa: F821
 
@@ -421,15 +431,28 @@ def test_what_a_newer_torch_has_is_filled_in(monkeypatch: pytest.MonkeyPatch) ->
         def shared(self) -> str:
             return "ours"
 
+        def any_options(self, **options: int) -> str:
+            return f"ours {options}"
+
+        def one_more(self, old: int) -> Any:
+            raise AssertionError("takes too little")
+
+        @staticmethod
+        def one_more_option(old: int) -> Any:
+            raise AssertionError("takes too little")
+
     newer = newer_torch()
     monkeypatch.setitem(_merge._STATEFUL, "Context", (1,))
     merged = _merge.merge({"Context": Context, "name_that_ours_defines": "found"}, newer)
     added = _merge.complete({"Context": Context}, newer, vars(merged))
-    assert added == ["Context().new", "Context.method", "Context.scope", "Context.static",
+    assert added == ["Context().new", "Context.method", "Context.one_more",
+                     "Context.one_more_option", "Context.scope", "Context.static",
                      "Context.value"]  # fmt: skip
     made: Any = Context(5)
     assert vars(made) == {"known": 5, "new": 6}
     assert made.shared() == "ours"
+    assert made.any_options(new=1) == "ours {'new': 1}"
+    assert made.one_more(1) == made.one_more_option(1) == ("theirs", 1, 3)
     assert made.method(1, more=1) == ("found", 7)
     assert made.method() == ("found", 10)
     assert made.static() == made.value == "found"

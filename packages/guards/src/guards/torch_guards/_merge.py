@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Mapping
@@ -47,9 +48,9 @@ def complete(
 ) -> list[str]:
     """Give our classes what the installed torch's have and they lack; say what that was.
 
-    Functions are taken over so that they look names up in ``scope``: those of their own module
-    share a thread-local state that is not ours. On the torch that this package was written for
-    there is nothing to do.
+    A method that takes fewer arguments than theirs counts as lacking. Functions are taken over so
+    that they look names up in ``scope``: those of their own module share a thread-local state that
+    is not ours. On the torch that this package was written for there is nothing to do.
     """
     added = []
     for name, ours in names.items():
@@ -60,13 +61,28 @@ def complete(
             label = f"{name}.{attribute}"
             if attribute.startswith(("__", "_abc_")) or isinstance(value, (dict, list)):
                 continue  # the machinery of classes, and defaults that would be shared
-            if hasattr(ours, attribute) or label in _NOT_NEEDED:
+            if label in _NOT_NEEDED or _takes_all(ours, attribute, value):
                 continue
             setattr(ours, attribute, _rebound(value, scope))
             added.append(label)
         if name in _STATEFUL:
             added += [f"{name}().{a}" for a in _complete_state(ours, theirs, _STATEFUL[name])]
     return sorted(added)
+
+
+def _takes_all(cls: type, name: str, theirs: Any) -> bool:
+    """Tell whether the class has this, and takes every argument that theirs takes."""
+    if not hasattr(cls, name):
+        return False
+    ours = getattr(cls, name)
+    theirs = getattr(theirs, "__func__", theirs)
+    if not isinstance(theirs, types.FunctionType) or not isinstance(ours, types.FunctionType):
+        return True
+    their, our = (list(inspect.signature(f).parameters.values()) for f in (theirs, ours))
+    if any(p.kind is p.VAR_KEYWORD for p in our):
+        return True
+    keywords = {p.name for p in their if p.kind is p.KEYWORD_ONLY}
+    return len(our) >= len(their) and keywords <= {p.name for p in our}
 
 
 def _complete_state(ours: Any, theirs: Any, arguments: tuple[Any, ...]) -> list[str]:
