@@ -100,6 +100,14 @@ def test_dir_names_what_can_be_written_after_the_dot() -> None:
     assert "cond" in dir(ops.higher_order)
 
 
+def test_dir_names_each_thing_once_also_when_it_was_used() -> None:
+    assert repr(ops.aten.add.Tensor) == repr(ops.aten.add.Tensor)  # now each object holds the next
+    for branch in (ops, ops.aten, ops.aten.add):
+        names = list(branch.__dir__())
+        assert names == sorted(set(names)), branch
+        assert "__class__" in names
+
+
 def test_packet_picks_the_overload_by_the_arguments() -> None:
     assert ops.aten.add(torch.ones(1), 2).tolist() == [3.0]
     assert ops.aten.add(torch.ones(1), torch.ones(1), alpha=3).tolist() == [4.0]

@@ -78,7 +78,7 @@ class OpPacket:
                 yield _registry.handle_named(f"{self.qualified_name}.{overload}")
 
     def __dir__(self) -> list[str]:
-        return [*object.__dir__(self), *self.overloads()]
+        return sorted({*object.__dir__(self), *self.overloads()})
 
     def __repr__(self) -> str:
         return f"<OpPacket {self._namespace}.{self._base}>"
@@ -112,7 +112,7 @@ class OpNamespace:
             yield getattr(self, base)
 
     def __dir__(self) -> list[str]:
-        return [*object.__dir__(self), *_registry.base_names(self._name)]
+        return sorted({*object.__dir__(self), *_registry.base_names(self._name)})
 
     def __repr__(self) -> str:
         return f"<OpNamespace {self._name}>"
@@ -146,7 +146,7 @@ class Ops:
             yield getattr(self, name)
 
     def __dir__(self) -> list[str]:
-        return [*object.__dir__(self), *_registry.namespaces()]
+        return sorted({*object.__dir__(self), *_registry.namespaces()})
 
     def __repr__(self) -> str:
         return "<dispatch_core.ops>"
