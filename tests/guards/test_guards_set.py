@@ -4,7 +4,7 @@ import traceback
 from typing import Any
 
 import pytest
-from guards import Guard, GuardsSet, Source, TracingContext, tracing
+from guards import Guard, GuardSource, GuardsSet, Source, TracingContext, tracing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +139,35 @@ def test_guards_reached_through_a_source_are_removed(style: Any) -> None:
     assert names(guards) == ["L['y']", "L['y'].a"]
     guards.remove_guards_with_source(Source())
     assert len(guards) == 2
+
+
+class Counted(Source):
+    """A source that counts how often its name is asked for."""
+
+    asked = 0
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "text", text)
+
+    def name(self) -> str:
+        Counted.asked += 1
+        return str(vars(self)["text"])
+
+    def guard_source(self) -> GuardSource:
+        return GuardSource.LOCAL
+
+
+def test_adding_asks_for_each_name_once() -> None:
+    made = [Counted(str(i)).make_guard(check) for i in range(1000)]
+    Counted.asked = 0
+    guards = GuardsSet()
+    for guard in made:
+        guards.add(guard, collect_debug_stack=False)
+    assert len(guards) == 1000
+    assert Counted.asked == 1000
+    guards.update(made)
+    assert guards - GuardsSet(made[1:]) is not None
+    assert Counted.asked == 1000
 
 
 # ── Against a model: lists of (path, which function) without repetition ──
