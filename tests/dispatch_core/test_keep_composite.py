@@ -375,6 +375,69 @@ def test_in_place_operator_counts_as_a_write() -> None:
     assert x._version == before + 1
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_kept_view_is_a_view_to_autograd(wrapped: bool) -> None:
+    x: Any = torch.arange(6.0).view(2, 3).clone()
+    if wrapped:
+        x = Wrapped(x)
+    with keep_composite(aten.reshape, aten.chunk), Names() as names:
+        y = aten.reshape(x, [6])
+        first, _ = aten.chunk(x, 2)
+        copied = aten.reshape(x.t(), [6])
+    assert names.seen == ["reshape.default", "chunk.default", "t.default", "reshape.default"]
+    assert y._is_view()
+    assert y._base is first._base is x
+    assert not copied._is_view()
+    before = x._version
+    y.add_(1)
+    assert x._version == y._version == first._version == before + 1
+    copied.add_(1)
+    assert x._version == before + 1
+
+
+def test_writing_through_a_kept_view_brings_the_gradient_to_what_it_views() -> None:
+    def run() -> Any:
+        x = torch.arange(4.0)
+        w = torch.ones(4, requires_grad=True)
+        y = aten.reshape(x, [2, 2])
+        y.mul_(w.view(2, 2))
+        x.pow(2).sum().backward()
+        return w.grad
+
+    expected = run()
+    with keep_composite(aten.reshape), Names():
+        assert torch.equal(run(), expected)
+
+
+def test_writing_through_a_kept_view_of_what_requires_grad_is_an_error() -> None:
+    x, _ = inputs(requires_grad=True)
+    with keep_composite(aten.reshape), Names():
+        y = aten.reshape(x * 1, [3, 1])
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+        y.add_(1)
+
+
+def test_number_for_a_tensor_arrives_as_a_number() -> None:
+    x, _ = inputs()
+    expected = torch.subtract(x, 1.5)
+    with keep_composite(aten.subtract), Names() as names:
+        found = torch.subtract(x, 1.5)
+    assert torch.equal(found, expected)
+    assert names.seen == ["subtract.Tensor"]
+    assert names.calls[0][1][1] == 1.5
+    others: list[torch.Tensor] = []
+    with keep_composite(aten.subtract):
+
+        def work() -> None:
+            with Names():
+                others.append(torch.subtract(x, 1.5))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert torch.equal(others[0], expected)
+
+
 def test_saved_argument_that_changes_later_is_an_error() -> None:
     x, y = inputs(requires_grad=True)
     z = x * 1

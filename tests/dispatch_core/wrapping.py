@@ -19,6 +19,8 @@ class Wrapped(torch.Tensor):
     def __new__(
         cls: Any, elem: torch.Tensor, *, requires_grad: bool = False, **options: Any
     ) -> Any:
+        if not options:
+            options = {"strides": elem.stride(), "storage_offset": elem.storage_offset()}
         outside: Any = torch.Tensor._make_wrapper_subclass(
             cls,
             options.pop("size", elem.shape),

@@ -38,7 +38,9 @@ def keep_composite(*ops: Any) -> Scope:
     `detach` or `view_as` of the arguments; of one that is written to a `clone`, before), also for
     `create_graph`; what it draws from a random
     generator is drawn again. Under vmap, torch.func.grad and forward-mode differentiation the
-    parts arrive all the same. To autograd the result of a kept view is no view.
+    parts arrive all the same. A view of a complex
+    tensor that requires grad arrives in parts, too, and so do the views that autograd makes in a
+    backward. Writing through a kept view of a tensor that requires grad is an error.
 
     Only the entering thread is affected, and those it carries along by `propagate_modes`. It
     nests, and leaves torch as it was. Also a decorator.

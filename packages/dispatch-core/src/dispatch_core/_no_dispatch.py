@@ -13,7 +13,7 @@ from dispatch_core._honest import op_name
 from dispatch_core._mode_stack import QuietMode
 from dispatch_core._scopes import Scope
 
-__all__ = ["no_dispatch"]
+__all__ = ["is_memoryless", "no_dispatch"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -55,7 +55,7 @@ private.skip_in_dynamo(_NoDispatch.__torch_dispatch__)
 
 def _refuse_wrappers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     for position, name, value in _tensors(args, kwargs):
-        if type(value) not in _PLAIN and private.has_python_key(value) and _is_memoryless(value):
+        if type(value) not in _PLAIN and private.has_python_key(value) and is_memoryless(value):
             if not name:
                 schema = getattr(func, "_schema", None)
                 name = schema.arguments[position].name if schema is not None else str(position)
@@ -82,7 +82,7 @@ def _tensors(
                 yield position, name, item
 
 
-def _is_memoryless(tensor: torch.Tensor) -> bool:
+def is_memoryless(tensor: torch.Tensor) -> bool:
     """Say whether computing on the tensor's own memory would read where there is none."""
     if private.key_is_set(private.dispatch_keys(tensor), "Meta"):
         return False  # nothing computes there

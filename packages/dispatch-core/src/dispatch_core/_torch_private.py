@@ -40,8 +40,10 @@ __all__ = [
     "has_kernel",
     "has_python_key",
     "higher_order_operators",
+    "in_backward",
     "increment_version",
     "innermost_mode",
+    "is_alias_of",
     "is_functorch_call",
     "key_is_set",
     "live_overload_names",
@@ -187,6 +189,15 @@ dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_key
 increment_version: Callable[[Sequence[torch.Tensor]], None] = _look_up(
     torch._C, "_increment_version"
 )
+is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = _look_up(torch._C, "_is_alias_of")
+_graph_task: Callable[[], int] = _look_up(torch._C, "_current_graph_task_id")
+
+
+def in_backward() -> bool:
+    """Say whether autograd's engine is running in this thread."""
+    return _graph_task() != -1
+
+
 _data_ptr: Callable[[torch.Tensor], int] = _look_up(_look_up(torch._C, "TensorBase"), "data_ptr")
 _keys_after: Callable[[Any], Any] = _look_up(torch._C, "_dispatch_keyset_full_after")
 
@@ -254,15 +265,28 @@ def call_python_handlers(op: OpOverload[..., Any], args: Any, kwargs: Any) -> An
 
     Must run where torch has saved its thread-local state, see `SNAPSHOT_KEYS`.
     """
-    return op.redispatch(_PYTHON, *args, **kwargs)
+    return _look_up(op, "_op_dk")(_key.Python, *args, **kwargs)
 
 
 def call_without_snapshot(op: OpOverload[..., Any], keys: Any, args: Any, kwargs: Any) -> Any:
     """Go on with a call after the place where torch saves its thread-local state."""
-    return op.redispatch(keys & _keys_after(_key.PythonTLSSnapshot), *args, **kwargs)
+    rest = keys & _keys_after(_key.PythonTLSSnapshot)
+    if not _has_number_for_tensor(op, args):
+        return op.redispatch(rest, *args, **kwargs)
+    # Redispatching takes no number for a tensor; calling the kernel of a key does.
+    if rest.highestPriorityTypeId() == _key.Python:
+        return call_python_handlers(op, args, kwargs)
+    parts = composite_kernel(op)
+    return parts(*args, **kwargs) if parts is not None else op.redispatch(rest, *args, **kwargs)
 
 
-_PYTHON: Any = _key_set(_look_up(_key, "Python"))
+def _has_number_for_tensor(op: OpOverload[..., Any], args: Any) -> bool:
+    return any(
+        isinstance(value, int | float | complex) and str(argument.type) == "Tensor"
+        for argument, value in zip(op._schema.arguments, args, strict=False)
+    )
+
+
 SNAPSHOT_KEYS: Any = _key_set(_look_up(_key, "PythonTLSSnapshot")).add(_look_up(_key, "CPU"))
 """Keys that make an operator save the thread-local state and then run its CPU kernel."""
 

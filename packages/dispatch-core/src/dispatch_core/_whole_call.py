@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from dispatch_core import _torch_private as private
+from dispatch_core._whole_view import as_views, gives_views, viewed_argument
 
 __all__ = ["WholeCall"]
 
@@ -23,7 +24,8 @@ class WholeCall:
     """The operator, its arguments, and the tensors among them.
 
     `needs_parts` says that only the parts give a right gradient: out= with gradients, which torch
-    refuses; operators that change what autograd itself keeps of a tensor.
+    refuses; operators that change what autograd itself keeps of a tensor; views of complex
+    tensors, and views that autograd makes in a backward.
     """
 
     def __init__(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -36,7 +38,12 @@ class WholeCall:
         self.needs_gradient = torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in self.tensors
         )
-        self.needs_parts = self.needs_gradient and self._writes_oddly()
+        self._base = viewed_argument(op, args) if gives_views(op) else None
+        self.needs_parts = self.needs_gradient and (
+            self._writes_oddly()
+            # Autograd's own formulas write through views, also of another dtype.
+            or (self._base is not None and (private.in_backward() or self._base.is_complex()))
+        )
         self._random = _RandomState(self)
         self._before: list[Tensor] = []
         self.result_template: Any = None
@@ -80,12 +87,36 @@ class WholeCall:
             self._before = [self.tensors[position].clone() for position in self._written]
             flat = _Node.apply(self, hand_to_python, *self.tensors)  # type: ignore[no-untyped-call]
             return _fill(self.result_template, list(flat))
-        result = hand_to_python(self.op, self._args, self._kwargs)
+        result = self._hand_over(hand_to_python)
         # The parts would have counted these writes.
         changed = [t for t in (self.tensors[i] for i in self._written) if not t.is_inference()]
         if changed:
             private.increment_version(changed)
         return result
+
+    def _hand_over(self, hand_to_python: Run) -> Any:
+        result = hand_to_python(self.op, self._args, self._kwargs)
+        if self._base is None:
+            return result
+        return as_views(result, self._base, self._shadow)
+
+    def _shadow(self) -> list[bool]:
+        """Say of each result whether it would share memory, were the arguments plain tensors."""
+        parts: Any = private.composite_kernel(self.op)
+        shadows: dict[int, Tensor] = {}
+        with torch.no_grad(), private.disable_dispatch():
+            for tensor in self.tensors:
+                shadows[id(tensor)] = torch.empty_strided(
+                    tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta"
+                )
+            template = _walk((list(self._args), dict(self._kwargs)), lambda tensor: None)
+            args, kwargs = _fill(template, [shadows[id(tensor)] for tensor in self.tensors])
+            flat: list[Tensor] = []
+            try:
+                _walk(parts(*args, **kwargs), flat.append)
+            except Exception:  # another device, data that decides: such results are copies
+                return [False] * 1000
+        return [private.is_alias_of(value, shadows[id(self._base)]) for value in flat]
 
     def forward(self, ctx: Any, hand_to_python: Run) -> tuple[Any, ...]:
         """Run the operator, and keep what the gradient needs."""
@@ -98,7 +129,7 @@ class WholeCall:
             ctx.beside[position] = self.tensors[position].detach().clone()
         ctx.save_for_backward(*saved)
         self._random.save()
-        result = hand_to_python(self.op, self._args, self._kwargs)
+        result = self._hand_over(hand_to_python)
         flat: list[Any] = []
         self.result_template = _walk(result, flat.append)
         if self._written:
