@@ -6,12 +6,18 @@ import dataclasses
 import functools
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast, overload
-
-from typing_extensions import dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import guards
 from guards import GuardSource, guard_source_of, name_of
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform  # in typing only from Python 3.11 on
+else:
+
+    def dataclass_transform() -> Any:
+        return lambda function: function
+
 
 __all__ = ["ChainedSource", "Source", "dataclass_with_cached_hash"]
 
