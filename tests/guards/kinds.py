@@ -36,6 +36,9 @@ class Point:
     def __init__(self, a: int = 1) -> None:
         self.a = a
 
+    def method(self) -> int:
+        return self.a
+
 
 class Other(Point):
     pass
@@ -196,7 +199,7 @@ def cases() -> list[Case]:
         Case("RANGE_MATCH", 0.5, [NAN, 1], [-1e300, float("inf")]),
         Case("FUNCTION_MATCH", double, [triple, None, 1, Point]),
         Case("FUNCTION_MATCH", len, [abs, double]),
-        Case("FUNCTION_MATCH", POINT.__init__, [double]),
+        Case("FUNCTION_MATCH", POINT.method, [double]),
         Case("MODULE_TRAINING", TRAINING, [torch.nn.Linear(2, 2).eval(), POINT, None]),
         Case("TENSOR_MATCH", T34, TENSOR_REFUSED, [torch.ones(3, 4), T34.clone()]),
         Case(

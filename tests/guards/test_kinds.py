@@ -145,13 +145,13 @@ class Hostile:
         Hostile.calls += 1
         raise RuntimeError("foreign code was run")
 
-    __eq__ = __ne__ = __len__ = __getattr__ = __getattribute__ = _called  # type: ignore[assignment]
-    __getitem__ = __iter__ = __bool__ = __repr__ = __str__ = __contains__ = _called  # type: ignore[assignment]
+    __eq__ = __ne__ = __len__ = __getattr__ = __getattribute__ = _called
+    __getitem__ = __iter__ = __bool__ = __repr__ = __str__ = __contains__ = _called
     __instancecheck__ = __call__ = __index__ = __float__ = __int__ = _called
-    __lt__ = __le__ = __gt__ = __ge__ = __format__ = __reduce_ex__ = _called  # type: ignore[assignment]
+    __lt__ = __le__ = __gt__ = __ge__ = __format__ = __reduce_ex__ = _called
     __hash__ = object.__hash__
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:  # type: ignore[override]
         return self._called()
 

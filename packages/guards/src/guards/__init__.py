@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from guards._explanation import Explanation
     from guards._op_facts import OpFacts, facts
     from guards._saving import dumps, loads, saveable, verify
+    from guards._specialize import Specialized, specialize
     from guards._value_sources import (
         AttrSource,
         CellContentsSource,
@@ -145,6 +146,7 @@ __all__ = [
     "ShapeGuard",
     "SnapshotError",
     "Source",
+    "Specialized",
     "StorageOverlap",
     "TensorPropertySource",
     "TraceId",
@@ -168,6 +170,7 @@ __all__ = [
     "register_duplicate_input",
     "register_fsdp_guard_skip",
     "saveable",
+    "specialize",
     "tracing",
     "verify",
 ]

@@ -16,30 +16,14 @@ from typing import Any
 
 import torch
 
+from guards import _compiled_texts as texts
 from guards import _torch_private as private
-from guards._constants import spell, type_name
+from guards._constants import spell
 from guards._errors import NotCompiledError
 from guards._explanation import Explanation
 from guards._fetch import is_a
-from guards._tensor_checks import tensor_facts
 
 __all__ = ["EntryReport", "GuardReport", "inspect"]
-
-_ADDRESS_ARGUMENT = re.compile(r",? ?\b\d{6,}\b")
-_USER_LINE = re.compile(
-    r"\s+#\s(?P<text>.*?)\s+#\s(?P<place>\S+:\d+ in \S+)(?P<hint> \(HINT.*\))?$"
-)
-_FRAMEWORK_LINE = re.compile(r"\s+#\s(?P<place>\S+:\d+ in \S+)\s*$")
-_TYPE_TEST = re.compile(r"___check_type_id\((?P<what>.*?)\), type=<class '(?P<type>[^']+)'>")
-_IDENTITY_TEST = re.compile(
-    r"___check_obj_id\((?P<what>.*?)\)(?:, type=<class '(?P<type>[^']+)'>)?"
-)
-_TENSOR_TEST = re.compile(
-    r"check_tensor\((?P<what>.*?), (?P<cls>\w+), DispatchKeySet\((?P<keys>[^)]*)\), "
-    r"torch\.(?P<dtype>\w+), device=(?P<device>[^,]+), requires_grad=(?P<grad>\w+), "
-    r"size=(?P<size>\[[^]]*\]), stride=(?P<stride>\[[^]]*\])"
-)
-_STATE_TEST = re.compile(r"___check_global_state\(\) against (?P<state>\{.*\})")
 
 
 @dataclass(frozen=True)
@@ -64,6 +48,15 @@ class GuardReport:
         where = f" ({self.user_location})" if self.user_location else ""
         return f"{self.expression}{where}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values, ready for JSON."""
+        return {
+            "code": self.code,
+            "source": texts.with_plain_names(self.source),
+            "expression": self.expression,
+            "user_location": self.user_location,
+        }
+
 
 @dataclass(frozen=True)
 class EntryReport:
@@ -79,18 +72,18 @@ class EntryReport:
     compile_id: str
     guards: tuple[GuardReport, ...]
     _entry: Any = field(repr=False, compare=False)
-    _bind: Callable[..., dict[str, Any]] = field(repr=False, compare=False)
+    _place: _Place = field(repr=False, compare=False)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation | None:
         """Say why this compilation would not be used for a call; None where it would be.
 
-        ``failures`` of the answer lists every guard that does not hold.
+        ``failures`` of the answer lists every guard that was found not to hold.
 
         Raises:
             TypeError: the function takes no such arguments, or is the part behind a graph break,
                 which is not called by the user; give its locals to ``explain_locals``.
         """
-        return self.explain_locals(self._bind(*args, **kwargs))
+        return self.explain_locals(self._place.bind(*args, **kwargs))
 
     def explain_locals(self, L: Mapping[str, Any]) -> Explanation | None:
         """Say the same for a mapping of the local variables at the function's entry."""
@@ -98,14 +91,19 @@ class EntryReport:
         verdict = manager.check_verbose(dict(L))
         if verdict.result:
             return None
-        first = [_without_padding(part) for part in verdict.verbose_code_parts]
-        failures = [
-            _explain(guard, L, manager) for guard in self.guards if not _holds(guard, L, manager)
-        ]
+        scope = {**(manager.closure_vars or {}), "L": dict(L), "G": self._place.globals}
+        failures = _failures(self.guards, scope)
         if not failures:
+            # A guard between several values, which torch cannot test by itself.
             failures = [
-                Explanation("GUARD", _clean(part), "to hold", "it does not", _user_location(part))
-                for part in first or ["a guard"]
+                Explanation(
+                    "GUARD",
+                    texts.in_words(part),
+                    "to hold",
+                    "it does not",
+                    texts.user_location(part),
+                )
+                for part in verdict.verbose_code_parts or ["the guards together"]
             ]
         top = failures[0]
         return Explanation(
@@ -118,48 +116,138 @@ class EntryReport:
         lines += [f"  {guard}" for guard in self.guards]
         return "\n".join(lines)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain values, ready for JSON."""
+        return {
+            "function": self.function,
+            "compile_id": self.compile_id,
+            "guards": [guard.to_dict() for guard in self.guards],
+        }
+
+    def to_json(self) -> str:
+        """Give the same as one line of JSON."""
+        return json.dumps(self.to_dict())
+
 
 def inspect(compiled_fn: Any) -> list[EntryReport]:
     """Read what ``torch.compile`` keeps for a function, a method or a module.
 
     Returns one report for each compilation, the function's own first, in the order in which torch
-    tries them, then those of the parts behind graph breaks. An empty list says that it has not
-    been called yet.
+    tries them, then those of the parts behind graph breaks. An empty list says that torch has
+    compiled nothing for it, as before the first call. Torch keeps compilations with the code, so
+    that closures and methods of one code, and modules of one class, share theirs.
 
     Raises:
         NotCompiledError: it was not given to ``torch.compile``.
         UnsupportedTorchError: the installed torch keeps its compilations in another way.
     """
-    original, owner = _original(compiled_fn)
+    places = _places(compiled_fn)
     entries_of = private.cache_entries()
-    reports = []
-    for number, code in enumerate(_codes(original)):
-        bind = _binder(original, owner) if number == 0 else _no_binder(code)
-        reports += [_report(entry, code, bind) for entry in entries_of(code)]
-    return reports
+    reports: list[EntryReport] = []
+    try:
+        for place in places:
+            for number, code in enumerate(_codes(place.code)):
+                here = place if number == 0 else _Place(code, place.globals, _no_binder(code))
+                reports += [_report(entry, here) for entry in entries_of(code)]
+    except AttributeError as error:
+        raise private.UnsupportedTorchError(
+            f"torch {torch.__version__} keeps its compilations in a way that guards.inspect does "
+            f"not know ({error}); install a torch that this version of guards supports"
+        ) from error
+    return [report for report in reports if report._place.takes(report.guards)]
 
 
-def _original(compiled_fn: Any) -> tuple[types.FunctionType, Any]:
-    """Find the Python function behind what torch.compile gave, and the object it is bound to."""
+# ── which code torch has compiled ────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A code object for which torch keeps compilations, and how its locals come about."""
+
+    code: types.CodeType
+    globals: dict[str, Any]
+    bind: Callable[..., dict[str, Any]]
+    owner_class: type | None = None
+
+    def takes(self, guards: tuple[GuardReport, ...]) -> bool:
+        """Tell whether guards may be about this owner, where all modules share one code."""
+        if self.owner_class is None:
+            return True
+        wanted = [g for g in guards if g.code == "TYPE_MATCH" and g.source == "L['fn']"]
+        return not wanted or all(g._leaf(self.bind()["fn"]) for g in wanted)
+
+
+def _places(compiled_fn: Any) -> list[_Place]:
     if is_a(compiled_fn, torch.nn.Module):
-        module = getattr(compiled_fn, "_orig_mod", None)
-        if module is None and getattr(compiled_fn, "_compiled_call_impl", None) is not None:
-            module = compiled_fn  # compiled in place, by Module.compile()
-        if module is None:
-            raise _not_compiled(compiled_fn)
-        return type(module).forward, module  # type: ignore[return-value]
-    function = compiled_fn.__func__ if is_a(compiled_fn, types.MethodType) else compiled_fn
-    owner = compiled_fn.__self__ if is_a(compiled_fn, types.MethodType) else None
-    inner = getattr(function, "_torchdynamo_orig_callable", None)
-    if inner is None:
+        return _places_of_module(compiled_fn)
+    function, owner = _unbound(compiled_fn)
+    inner = _unwrapped(function)
+    if inner is function:
         raise _not_compiled(compiled_fn)
-    while getattr(inner, "_torchdynamo_orig_callable", None) is not None:
-        inner = inner._torchdynamo_orig_callable
-    if is_a(inner, types.MethodType):
-        inner, owner = inner.__func__, inner.__self__
+    if is_a(inner, torch.nn.Module):
+        return _places_of_module(compiled_fn, inner)
+    inner, bound_to = _unbound(inner)
+    owner = bound_to if owner is None else owner
     if not is_a(inner, types.FunctionType):
         raise _not_compiled(compiled_fn)
-    return inner, owner
+    return [_place_of(inner, owner)]
+
+
+def _unbound(function: Any) -> tuple[Any, Any]:
+    """Give the function behind a bound method, and what it is bound to."""
+    if type(function) is types.MethodType:
+        return function.__func__, function.__self__
+    return function, None
+
+
+def _unwrapped(function: Any) -> Any:
+    """Take off what torch.compile has put around a callable, layer by layer."""
+    while True:
+        inner = getattr(function, "_torchdynamo_orig_callable", None)
+        if inner is None:
+            return function
+        function = inner
+
+
+def _places_of_module(compiled: Any, module: Any = None) -> list[_Place]:
+    """Find the code that stands for a module: its forward, or what torch calls in its place."""
+    entry = compiled
+    if module is None:
+        module = getattr(compiled, "_orig_mod", None)
+        if module is not None:
+            entry = compiled.forward
+        else:
+            module, entry = compiled, getattr(compiled, "_compiled_call_impl", None)
+        if entry is None:
+            raise _not_compiled(compiled)
+    places = []
+    # A module of torch's own is called through a function of torch's that all of them share.
+    shared = entry
+    while shared is not None:
+        code = getattr(shared, "__code__", None)
+        cells = python_inspect.getclosurevars(shared).nonlocals if code is not None else {}
+        if code is not None and code.co_name == "inner" and cells.get("fn") is not None:
+            places.append(_shared_place(shared, module))
+        shared = getattr(shared, "_torchdynamo_orig_callable", None)
+    forward: Any = module.forward
+    forward = getattr(forward, "__func__", forward)
+    if is_a(forward, types.FunctionType):
+        places.append(_place_of(forward, module))
+    unique: dict[types.CodeType, _Place] = {}
+    for place in places:
+        unique.setdefault(place.code, place)
+    return list(unique.values())[::-1]
+
+
+def _shared_place(function: types.FunctionType, module: Any) -> _Place:
+    def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {"args": args, "kwargs": kwargs, "fn": module}
+
+    return _Place(function.__code__, function.__globals__, bind, type(module))
+
+
+def _place_of(function: types.FunctionType, owner: Any) -> _Place:
+    return _Place(function.__code__, function.__globals__, _binder(function, owner))
 
 
 def _not_compiled(value: object) -> NotCompiledError:
@@ -168,16 +256,16 @@ def _not_compiled(value: object) -> NotCompiledError:
     )
 
 
-def _codes(function: types.FunctionType) -> list[types.CodeType]:
+def _codes(code: types.CodeType) -> list[types.CodeType]:
     """Give a function's code, and that of the parts behind its graph breaks."""
-    found = [function.__code__]
-    for code in found:
-        found += [part for part in private.resume_codes(code) if part not in found]
+    found = [code]
+    for part in found:
+        found += [more for more in private.resume_codes(part) if more not in found]
     return found
 
 
 def _binder(function: types.FunctionType, owner: Any) -> Callable[..., dict[str, Any]]:
-    signature = python_inspect.signature(function)
+    signature = python_inspect.signature(function, follow_wrapped=False)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
 
     def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -205,158 +293,96 @@ def _no_binder(code: types.CodeType) -> Callable[..., dict[str, Any]]:
     return bind
 
 
-def _report(entry: Any, code: types.CodeType, bind: Callable[..., dict[str, Any]]) -> EntryReport:
-    guards = tuple(_guards(entry.guard_manager.root))
-    name = getattr(code, "co_qualname", code.co_name)
-    return EntryReport(name, str(entry.compile_id), guards, entry, bind)
+# ── their guards ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _guards(manager: Any, source: str = "") -> Iterator[GuardReport]:
-    for leaf in manager.get_leaf_guards():
+def _report(entry: Any, place: _Place) -> EntryReport:
+    guards = tuple(dict.fromkeys(_guards(entry.guard_manager.root)))
+    name = getattr(place.code, "co_qualname", place.code.co_name)
+    return EntryReport(name, str(entry.compile_id), guards, entry, place)
+
+
+def _guards(root: Any) -> Iterator[GuardReport]:
+    todo = [(root, "")]
+    while todo:
+        manager, source = todo.pop()
+        # Those of a dict keep what is reached through its entries apart.
+        entries: dict[int, Any] = getattr(manager, "get_key_value_managers", dict)()
+        pairs = [part for _, pair in sorted(entries.items()) for part in pair if part is not None]
+        for leaf in manager.get_leaf_guards():
+            for part in leaf.verbose_code_parts():
+                yield _guard_report(type(leaf).__name__, source, part, leaf)
+        todo += [
+            (child, child.get_source()) for child in [*manager.get_child_managers(), *pairs][::-1]
+        ]
+    for leaf in root.get_epilogue_lambda_guards():
         for part in leaf.verbose_code_parts():
-            code = type(leaf).__name__
-            yield GuardReport(code, source, _clean(part), _user_location(part), leaf, part)
-    for child in manager.get_child_managers():
-        yield from _guards(child, child.get_source())
-    for leaf in getattr(manager, "get_epilogue_lambda_guards", list)():
-        for part in leaf.verbose_code_parts():
-            yield GuardReport("SHAPE_ENV", "", _clean(part), _user_location(part), leaf, part)
+            yield _guard_report("SHAPE_ENV", "", part, leaf)
 
 
-def _without_padding(part: str) -> str:
-    return re.sub(r"\s+#", "  #", part)
+def _guard_report(code: str, source: str, part: str, leaf: Any) -> GuardReport:
+    return GuardReport(code, source, texts.in_words(part), texts.user_location(part), leaf, part)
 
 
-def _clean(part: str) -> str:
-    """Rewrite one of torch's texts as a person would put it: no addresses, no inner names."""
-    text = _FRAMEWORK_LINE.sub("", _USER_LINE.sub("", part)).rstrip()
-    found = _TYPE_TEST.search(text)
-    if found:
-        return f"type({_without_address(found['what'])}) is {found['type']}"
-    found = _IDENTITY_TEST.search(text)
-    if found:
-        kind = f": {found['type']}" if found["type"] else ""
-        return f"{_without_address(found['what'])} is the same object{kind}"
-    found = _TENSOR_TEST.search(text)
-    if found:
-        facts = ", ".join(f"{k} {v}" for k, v in _tensor_expected(found).items())
-        return f"{found['what']} is a tensor: {facts}"
-    if _STATE_TEST.search(text):
-        return "torch's global state is as it was"
-    return text.replace("___", "")
+# These keep what they have seen until the whole tree has been checked: asking one by itself
+# would make torch's next check fail.
+_RELATIONAL = {"NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING"}
+_ABOUT_THE_WHOLE_VALUE = {"TYPE_MATCH", "TENSOR_MATCH", "ID_MATCH", "NONE_MATCH"}
 
 
-def _without_address(what: str) -> str:
-    return _ADDRESS_ARGUMENT.sub("", what)
+def _failures(guards: tuple[GuardReport, ...], scope: dict[str, Any]) -> list[Explanation]:
+    """Find the guards that do not hold, without those that only follow from another's failure."""
+    failures: list[Explanation] = []
+    broken: list[str] = []
+    for guard in guards:
+        if guard.code in _RELATIONAL or any(_reaches(guard, source) for source in broken):
+            continue
+        try:
+            value = eval(guard.source, scope) if guard.source else scope["L"]
+        except Exception as error:
+            why = "missing" if is_a(error, LookupError) else type(error).__name__
+            failures.append(
+                Explanation(guard.code, guard.expression, "there", why, guard.user_location)
+            )
+            broken.append(guard.source)
+            continue
+        if not _holds(guard, value, scope):
+            failures.append(_explain(guard, value, scope))
+            if guard.source and guard.code in _ABOUT_THE_WHOLE_VALUE:
+                broken.append(guard.source)
+    return failures
 
 
-def _user_location(part: str) -> str | None:
-    found = _USER_LINE.search(part)
-    return f"{found['place']}: {found['text'].strip()}" if found else None
+def _reaches(guard: GuardReport, source: str) -> bool:
+    return source in (guard.source or guard._text)
 
 
-def _tensor_expected(found: re.Match[str]) -> dict[str, str]:
-    return {
-        "class": found["cls"],
-        "dtype": found["dtype"],
-        "requires_grad": found["grad"],
-        "ndim": str(len([d for d in found["size"].strip("[]").split(",") if d.strip()])),
-        "size": found["size"].replace("None", "*"),
-        "stride": found["stride"].replace("None", "*"),
-    }
-
-
-def _value(guard: GuardReport, L: Mapping[str, Any], manager: Any) -> Any:
-    """Evaluate a guard's source as torch would, from its own text."""
-    scope = {**(manager.closure_vars or {}), "L": L, "G": manager.global_scope or {}}
-    return eval(guard.source, scope) if guard.source else dict(L)
-
-
-def _holds(guard: GuardReport, L: Mapping[str, Any], manager: Any) -> bool:
+def _holds(guard: GuardReport, value: Any, scope: dict[str, Any]) -> bool:
     try:
         if guard.code == "SHAPE_ENV":
-            scope = {**(manager.closure_vars or {}), "L": L, "G": manager.global_scope or {}}
-            return bool(eval(guard.expression, scope))
+            return bool(eval(texts.without_remarks(guard._text), scope))
         call = getattr(guard._leaf, "__call__", None)  # noqa: B004  # leaf classes differ in it
-        return True if call is None else bool(call(_value(guard, L, manager)))
+        return True if call is None else bool(call(value))
     except NotImplementedError:
         return True
     except Exception:
         return False
 
 
-def _explain(guard: GuardReport, L: Mapping[str, Any], manager: Any) -> Explanation:
+def _explain(guard: GuardReport, value: Any, scope: dict[str, Any]) -> Explanation:
     expected, actual = guard.expression, "it does not hold"
     try:
         if guard.code == "GLOBAL_STATE":
-            expected, actual = _state_difference(guard)
+            expected, actual = texts.state_difference(guard._text)
         elif guard.code == "SHAPE_ENV":
-            actual = _shape_values(guard.expression, L, manager)
-        else:
-            expected, actual = _difference(guard, _value(guard, L, manager))
+            actual = _shape_values(guard.expression, scope)
+        elif guard.source:
+            expected, actual = texts.difference(guard.code, guard.source, guard._text, value)
     except Exception as error:
-        actual = (
-            f"{guard.source or guard.expression} cannot be had: {type(error).__name__}: {error}"
-        )
+        actual = f"a value that cannot be described ({type(error).__name__})"
     return Explanation(guard.code, guard.expression, expected, actual, guard.user_location)
 
 
-def _difference(guard: GuardReport, value: Any) -> tuple[str, str]:
-    if guard.code == "TYPE_MATCH":
-        found = _TYPE_TEST.search(guard._text)
-        wanted = f"of type {found['type']}" if found else guard.expression
-        return wanted, f"of type {type_name(type(value))}"
-    if guard.code == "TENSOR_MATCH" and is_a(value, torch.Tensor):
-        found = _TENSOR_TEST.search(guard._text)
-        if found:
-            return _tensor_difference(found, value)
-    if guard.code == "DICT_LENGTH" or guard.code == "LENGTH_CHECK":
-        return guard.expression, f"of length {len(value)}"
-    text = guard.expression
-    prefix = f"{guard.source} == "
-    return text.removeprefix(prefix), spell(value)
-
-
-def _tensor_difference(found: re.Match[str], value: torch.Tensor) -> tuple[str, str]:
-    wanted = _tensor_expected(found)
-    facts = tensor_facts(value)
-    facts["class"] = type(value).__name__
-    actual = {key: facts[key] for key in wanted}
-    differ = [k for k in wanted if not _fits(wanted[k], actual[k])]
-    if not differ:
-        wanted, actual = {"dispatch keys": found["keys"]}, {"dispatch keys": _keys(value)}
-        differ = ["dispatch keys"]
-    return tuple(", ".join(f"{k} {side[k]}" for k in differ) for side in (wanted, actual))  # type: ignore[return-value]
-
-
-def _keys(value: torch.Tensor) -> str:
-    said = tensor_facts(value)["state"]
-    keys = str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").rstrip(")")
-    return f"{keys} ({said})" if said else keys
-
-
-def _fits(wanted: str, actual: str) -> bool:
-    if not wanted.startswith("["):
-        return wanted == actual
-    parts, found = wanted.strip("[]").split(", "), actual.strip("[]").split(", ")
-    return len(parts) == len(found) and all(
-        w in ("*", a) for w, a in zip(parts, found, strict=True)
-    )
-
-
-def _state_difference(guard: GuardReport) -> tuple[str, str]:
-    found = _STATE_TEST.search(guard._text)
-    if found is None:
-        return guard.expression, "it does not hold"
-    before, now = json.loads(found["state"]), private.global_state()
-    differ = sorted(k for k in {**before, **now} if before.get(k) != now.get(k))
-    return tuple(  # type: ignore[return-value]
-        ", ".join(f"{key} {side.get(key)}" for key in differ) or "as it was"
-        for side in (before, now)
-    )
-
-
-def _shape_values(expression: str, L: Mapping[str, Any], manager: Any) -> str:
-    scope = {**(manager.closure_vars or {}), "L": L, "G": manager.global_scope or {}}
+def _shape_values(expression: str, scope: dict[str, Any]) -> str:
     parts = sorted(set(re.findall(r"[LG]\[[^\s]+?\]\.(?:size|stride)\(\)\[\d+\]", expression)))
     return ", ".join(f"{part} is {eval(part, scope)}" for part in parts) or "it does not hold"

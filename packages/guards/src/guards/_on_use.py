@@ -15,6 +15,7 @@ _NAMES = {
     "_compiled_entries": "EntryReport GuardReport inspect",
     "_explanation": "Explanation",
     "_op_facts": "OpFacts facts",
+    "_specialize": "Specialized specialize",
     "_saving": "dumps loads saveable verify",
     "_value_sources": (
         "AttrSource CellContentsSource ChainedValueSource ConstDictKeySource ConstantSource "

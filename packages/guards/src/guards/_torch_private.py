@@ -143,7 +143,7 @@ def current_device() -> torch.device | None:
     """Give the device that was set for new tensors, None where none was."""
     if not torch_function_modes():
         return None
-    stack = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    stack = torch.overrides._get_current_function_mode_stack()
     for mode in reversed(stack):
         if isinstance(mode, torch.utils._device.DeviceContext):
             device: torch.device = mode.device

@@ -1,0 +1,465 @@
+"""What a function may read: every value that it can reach, and the guards that hold it fast.
+
+The walk starts from the arguments and from the function itself: its code, its closure, its
+defaults, and the globals that its code names; from there on through containers, modules, plain
+objects and further functions. What it cannot follow it refuses, with a reason.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import os
+import sys
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from guards import _fetch
+from guards._builder import GuardBuilder
+from guards._checks import Check
+from guards._constants import is_constant, spell, type_name
+from guards._emit import Emitter, is_heap_type
+from guards._fetch import MISSING, Absent, is_a
+from guards._guard import Guard
+from guards._value_sources import (
+    AttrSource,
+    CellContentsSource,
+    DefaultsSource,
+    GetItemSource,
+    GlobalSource,
+    GlobalStateSource,
+    LocalSource,
+    ParamBufferSource,
+    TypeSource,
+    ValueSource,
+)
+
+__all__ = ["TORCH_FOLDER", "Assumptions", "CannotSpecialize", "is_of_torch"]
+
+TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+_MOST = 50_000
+
+
+def words(text: str) -> frozenset[str]:
+    """Give the words of a text."""
+    return frozenset(text.split())
+
+
+# Modules of the standard library whose functions give the same for the same arguments.
+_PURE_MODULES = words(
+    "builtins cmath collections collections.abc dataclasses enum functools itertools math numbers "
+    "operator types typing abc __future__"
+)
+# What tells of a tensor more than its guard holds fast, or changes it unseen.
+_UNSEEN = words(
+    "_backward_hooks _base _cdata _grad _typed_storage _version __array__ __cuda_array_interface__ "
+    "__dlpack__ as_strided as_strided_ backward data_ptr grad grad_fn is_leaf is_pinned is_shared "
+    "numpy output_nr pin_memory record_stream register_hook register_post_accumulate_grad_hook "
+    "requires_grad_ resize_ retain_grad retains_grad set_ share_memory_ storage storage_offset "
+    "tolist untyped_storage __dict__ __weakref__ f_locals f_globals f_back gi_frame"
+)
+_UNSEEN_WHEN_SET = words("data requires_grad names __class__")
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+class CannotSpecialize(Exception):
+    """A run that cannot be written down; the text says why."""
+
+
+def is_of_torch(code: types.CodeType) -> bool:
+    """Tell whether code belongs to torch itself."""
+    return code.co_filename.startswith(TORCH_FOLDER)
+
+
+class Assumptions:
+    """Everything that a function may read from outside, for one call.
+
+    Attributes:
+        guards: what holds it fast.
+        places: each value that was reached, with where it is; for tensors, the first place.
+        codes: the code of every function of the user's that is reached, with why it must not run,
+            or an empty text.
+    """
+
+    def __init__(self, L: dict[str, Any], G: dict[str, Any], function: Any, name: str) -> None:
+        self._L, self._G = L, G
+        self.guards: list[Guard] = []
+        self.places: dict[int, tuple[ValueSource, Any]] = {}
+        self.codes: dict[types.CodeType, str] = {}
+        self._names: set[str] = {"forward"}
+        self._todo: list[tuple[ValueSource, Any]] = [
+            *((LocalSource(key), value) for key, value in L.items()),
+            (GlobalSource(name), function),
+        ]
+        self._by_name: list[tuple[ValueSource, Any, set[str]]] = []
+        self._globals_seen: set[tuple[int, str]] = set()
+        self._classes_seen: set[int] = set()
+        self._walk()
+
+    def tensors(self) -> Iterator[tuple[ValueSource, torch.Tensor]]:
+        """Give all tensors that were reached."""
+        for source, value in self.places.values():
+            if is_a(value, torch.Tensor):
+                yield source, value
+
+    # ── the walk ────────────────────────────────────────────────────────────────────────────────
+
+    def _walk(self) -> None:
+        while self._todo:
+            while self._todo:
+                source, value = self._todo.pop()
+                self._visit(source, value)
+                if len(self.guards) > _MOST:
+                    raise CannotSpecialize(f"it reaches more than {_MOST:,} values")
+            # The names that code uses say which attributes of classes and modules matter.
+            for source, owner, done in self._by_name:
+                for name in sorted(self._names - done):
+                    done.add(name)
+                    self._visit_attribute(source, owner, name)
+        distinct = [source for source, _ in self.places.values()]
+        self._guard(GlobalStateSource(), distinct_objects, sources=distinct)
+
+    def _guard(self, source: ValueSource, create: Callable[..., Any], **options: Any) -> None:
+        made = functools.partial(create, **options) if options else create
+        self.guards.append(Guard(source, made))
+
+    def _refuse(self, source: ValueSource, why: str) -> None:
+        raise CannotSpecialize(f"{source.name()} {why}")
+
+    def _visit(self, source: ValueSource, value: Any) -> None:
+        if is_a(value, type) and not is_constant_like(value):
+            self._guard(source, GuardBuilder.ID_MATCH)
+            self._visit_class(source, value)
+            return
+        if is_constant_like(value) or (type(value) is tuple and _holds_only_constants(value)):
+            self._guard(source, GuardBuilder.CONSTANT_MATCH)
+            return
+        known = self.places.get(id(value))
+        if known is not None:
+            self._guard(source, GuardBuilder.DUPLICATE_INPUT, source_b=known[0])
+            return
+        self.places[id(value)] = (source, value)
+        if _holds_only_constants(value):
+            self._guard(source, GuardBuilder.EQUALS_MATCH)
+        elif is_a(value, torch.Tensor):
+            self._visit_tensor(source, value)
+        elif is_a(value, torch.nn.Module):
+            self._visit_module(source, value)
+        elif is_a(value, types.ModuleType):
+            self._guard(source, GuardBuilder.ID_MATCH)
+            self._by_name.append((source, value, set()))
+        else:
+            self._visit_other(source, value)
+
+    def _visit_other(self, source: ValueSource, value: Any) -> None:
+        cls = type(value)
+        if cls in (list, tuple) or (cls in (dict, OrderedDict)):
+            self._visit_container(source, value)
+        elif cls is set and is_constant(value):
+            self._guard(source, GuardBuilder.SET_MATCH)
+        elif cls is types.FunctionType:
+            self._visit_function(source, value)
+        elif cls is types.MethodType:
+            self._guard(source, GuardBuilder.TYPE_MATCH)
+            self._todo.append((AttrSource(source, "__func__"), value.__func__))
+            self._todo.append((AttrSource(source, "__self__"), value.__self__))
+        elif cls is types.BuiltinFunctionType:
+            owner = value.__self__
+            if owner is not None and not is_a(owner, (type, types.ModuleType)):
+                self._refuse(source, f"is {spell(value)} of an object that cannot be seen")
+            self._guard(source, GuardBuilder.ID_MATCH)
+        elif cls in (torch._ops.OpOverloadPacket, torch._ops.OpOverload):
+            self._guard(source, GuardBuilder.ID_MATCH)
+        elif cls in (types.MethodDescriptorType, types.WrapperDescriptorType):
+            self._guard(source, GuardBuilder.TYPE_MATCH)
+        else:
+            self._visit_object(source, value)
+
+    def _visit_tensor(self, source: ValueSource, tensor: torch.Tensor) -> None:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            self._refuse(source, f"is a {type_name(type(tensor))}, a subclass of Tensor")
+        if tensor.__dict__:
+            self._refuse(source, f"has attributes of its own: {', '.join(tensor.__dict__)}")
+        if tensor.layout is not torch.strided:
+            self._refuse(source, f"has layout {tensor.layout}")
+        self._guard(source, GuardBuilder.TENSOR_MATCH)
+
+    def _visit_container(self, source: ValueSource, value: Any) -> None:
+        self._guard(source, GuardBuilder.TYPE_MATCH)
+        if is_a(value, dict):
+            if not all(map(is_constant, value)):
+                self._refuse(source, "has keys that are objects")
+            self._guard(source, GuardBuilder.DICT_KEYS_MATCH)
+            parts: Any = value.items()
+        else:
+            self._guard(source, GuardBuilder.SEQUENCE_LENGTH)
+            parts = enumerate(value)
+        self._todo += [(GetItemSource(source, key), part) for key, part in parts]
+
+    def _visit_module(self, source: ValueSource, module: torch.nn.Module) -> None:
+        self._guard(source, GuardBuilder.TYPE_MATCH)
+        self._visit_class(TypeSource(source), type(module))
+        own = _fetch.instance_dict(module)
+        if own is None:
+            self._refuse(source, "keeps its attributes in a way of its own")
+            return
+        if any(own.get(hooks) for hooks in _HOOKS):
+            self._refuse(source, "has hooks")
+        self._guard(AttrSource(source, "__dict__"), GuardBuilder.DICT_KEYS_MATCH)
+        for hooks in _HOOKS:
+            if hooks in own:
+                self._guard(AttrSource(source, hooks), GuardBuilder.SEQUENCE_LENGTH)
+        for table in ("_parameters", "_buffers", "_modules"):
+            entries = own[table]
+            self._guard(AttrSource(source, table), GuardBuilder.DICT_KEYS_MATCH)
+            for name, entry in entries.items():
+                plain = "." not in name
+                link: ValueSource = (
+                    ParamBufferSource(source, name)
+                    if plain and table != "_modules"
+                    else GetItemSource(AttrSource(source, table), name)
+                )
+                self._todo.append((link, entry))
+        self._visit_own(source, {k: v for k, v in own.items() if not _is_plumbing(k)})
+
+    def _visit_object(self, source: ValueSource, value: Any) -> None:
+        cls = type(value)
+        own = _fetch.instance_dict(value)
+        simple = all(
+            base is object or _fetch.class_attribute(base, "__slots__") is MISSING
+            for base in cls.__mro__
+        )
+        made_in_python = is_heap_type(cls) and cls.__basicsize__ <= object.__basicsize__ + 16
+        if own is None or not simple or not made_in_python or not _fetch.reads_plainly(cls):
+            self._refuse(source, f"is {spell(value)}, which cannot be looked into")
+            return
+        self._guard(source, GuardBuilder.TYPE_MATCH)
+        self._visit_class(TypeSource(source), cls)
+        self._guard(AttrSource(source, "__dict__"), GuardBuilder.DICT_KEYS_MATCH)
+        self._visit_own(source, own)
+
+    def _visit_own(self, source: ValueSource, own: dict[str, Any]) -> None:
+        for name, value in own.items():
+            place = GetItemSource(AttrSource(source, "__dict__"), name)
+            self._todo.append((place, value))
+
+    # ── code ────────────────────────────────────────────────────────────────────────────────────
+
+    def _visit_function(self, source: ValueSource, function: types.FunctionType) -> None:
+        self._guard(source, GuardBuilder.FUNCTION_MATCH)
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        ):
+            try:
+                self._todo.append((CellContentsSource(source, name), cell.cell_contents))
+            except ValueError:
+                self._refuse(source, f"closes over {name}, which is not set yet")
+        if is_of_torch(function.__code__):
+            return
+        for index, value in enumerate(function.__defaults__ or ()):
+            self._todo.append((DefaultsSource(source, index), value))
+        for key, value in (function.__kwdefaults__ or {}).items():
+            self._todo.append((DefaultsSource(source, key), value))
+        namespace = self._namespace(source, function)
+        for code in _all_code(function.__code__):
+            self.codes[code] = self._read_code(code, namespace, function.__globals__)
+
+    def _namespace(self, source: ValueSource, function: types.FunctionType) -> ValueSource:
+        """Give a place under which the globals of a function are found again."""
+        name = str(function.__globals__.get("__name__", "?"))
+        while self._G.setdefault(name, function.__globals__) is not function.__globals__:
+            name += "'"
+        # The function must go on having these globals; its code alone does not say so.
+        if "__name__" in function.__globals__:
+            own_name = GetItemSource(AttrSource(source, "__globals__"), "__name__")
+            self._guard(own_name, GuardBuilder.EQUALS_MATCH)
+        return GlobalSource(name)
+
+    def _read_code(self, code: types.CodeType, namespace: ValueSource, scope: Any) -> str:
+        problem = ""
+        for instruction in dis.get_instructions(code):
+            operation, name = instruction.opname, instruction.argval
+            if operation in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                problem = f"sets the global {name}"
+            elif operation == "IMPORT_NAME":
+                problem = f"imports {name} while it runs"
+            elif operation in ("STORE_ATTR", "DELETE_ATTR") and name in _UNSEEN_WHEN_SET:
+                problem = f"sets .{name}, which cannot be seen"
+            elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+                problem = self._visit_global(name, namespace, scope) or problem
+        unseen = _UNSEEN.intersection(code.co_names)
+        if unseen:
+            problem = f"uses .{min(unseen)}, which cannot be seen"
+        self._names.update(code.co_names)
+        return problem
+
+    def _visit_global(self, name: str, namespace: ValueSource, scope: Any) -> str:
+        place = GetItemSource(namespace, name)
+        if (id(scope), name) in self._globals_seen:
+            return ""
+        self._globals_seen.add((id(scope), name))
+        if name in scope:
+            self._todo.append((place, scope[name]))
+        elif hasattr(builtins, name):
+            self._guard(place, GuardBuilder.NOT_PRESENT)
+        else:
+            return f"names {name}, which is not defined"
+        return ""
+
+    def _visit_class(self, source: ValueSource, cls: type) -> None:
+        if id(cls) in self._classes_seen:
+            return
+        self._classes_seen.add(id(cls))
+        if is_heap_type(type(cls)) and not _is_known_metaclass(type(cls)):
+            self._refuse(source, f"is a class made by {type_name(type(cls))}")
+        users = [base for base in cls.__mro__ if not _is_trusted_class(base)]
+        # What makes an instance matters only where the class itself is at hand.
+        skipped = _SELDOM_RUN | (_CONSTRUCTION if is_a(source, TypeSource) else frozenset())
+        if users or issubclass(cls, torch.nn.Module):
+            self._names.update(
+                name
+                for base in users
+                for name, member in vars(base).items()
+                if name.startswith("__") and is_a(member, _FUNCTIONS) and name not in skipped
+            )
+            self._by_name.append((source, cls, set()))
+
+    def _visit_attribute(self, source: ValueSource, owner: Any, name: str) -> None:
+        if is_a(owner, types.ModuleType):
+            self._visit_module_attribute(source, owner, name)
+            return
+        if name in _NO_MEMBERS or _fetch.class_attribute(owner, name) is MISSING:
+            return
+        trusted = _is_trusted_class(next(b for b in owner.__mro__ if name in vars(b)))
+        place = AttrSource(source, name)
+        found = _fetch.attribute(owner, name)
+        if is_a(found, types.MethodType):
+            place, found = AttrSource(place, "__func__"), found.__func__
+        if is_a(found, property):
+            if not trusted and found.fget is not None:
+                self._todo.append((AttrSource(place, "fget"), found.fget))
+        elif trusted:
+            if is_a(found, types.FunctionType):
+                self._guard(place, GuardBuilder.FUNCTION_MATCH)
+        elif type(found) is Absent:
+            self._refuse(place, "is made by a descriptor")
+        elif not is_a(found, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            self._todo.append((place, found))
+
+    def _visit_module_attribute(
+        self, source: ValueSource, module: types.ModuleType, name: str
+    ) -> None:
+        namespace = types.ModuleType.__getattribute__(module, "__dict__")
+        of_torch = _is_trusted_module(module)
+        if name.startswith("__"):
+            return
+        if name not in namespace:
+            if not of_torch and "__getattr__" in namespace:
+                self._refuse(source, f"makes its attribute {name} when it is asked")
+            return
+        value = namespace[name]
+        place = GetItemSource(AttrSource(source, "__dict__"), name)
+        if not of_torch:
+            self._todo.append((place, value))
+        elif is_a(value, types.ModuleType):
+            if _is_trusted_module(value):
+                self._todo.append((place, value))
+        elif is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
+            self._guard(place, GuardBuilder.FUNCTION_MATCH)
+        elif is_constant(value):
+            self._guard(place, GuardBuilder.CONSTANT_MATCH)
+
+
+class DistinctCheck(Check):
+    """No two of these sources hold the same object."""
+
+    code = "DISTINCT"
+
+    def __init__(self, sources: Sequence[ValueSource]) -> None:
+        self.sources = tuple(sources)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return f"len({{{', '.join(f'id({name})' for name in names)}}}) == {len(names)}"
+
+    def expected(self) -> str:
+        return "each an object of its own"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        first: dict[int, ValueSource] = {}
+        for source, value in zip(self.sources, values, strict=True):
+            other = first.setdefault(id(value), source)
+            if other is not source:
+                return f"{source.name()} and {other.name()} the same object"
+        return "each an object of its own"
+
+    def expression(self) -> str:
+        return "the values that are reached"
+
+
+def distinct_objects(builder: GuardBuilder, guard: Guard, sources: list[ValueSource]) -> None:
+    """Guard on the values of these sources being different objects."""
+    if sources:
+        builder.add(guard, DistinctCheck(sources))
+
+
+_FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
+_CONSTRUCTION = words("__init__ __new__ __post_init__")
+_SELDOM_RUN = words(
+    "__repr__ __str__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __del__ __copy__ "
+    "__deepcopy__ __init_subclass__ __class_getitem__ __sizeof__ __dir__"
+)
+_NO_MEMBERS = words("__dict__ __weakref__ __doc__ __module__ __annotations__ __slots__")
+
+
+def is_constant_like(value: Any) -> bool:
+    """Tell whether a value is an immutable constant, or a class of C without attributes."""
+    if is_a(value, type):
+        return not is_heap_type(value)
+    return type(value) in (frozenset, torch.Size, slice, range) or (
+        is_constant(value) and type(value) not in (list, dict, set, tuple, types.CodeType)
+    )
+
+
+def _holds_only_constants(value: Any) -> bool:
+    if type(value) in (list, tuple, set):
+        return all(is_constant_like(part) or _holds_only_constants(part) for part in value)
+    if type(value) is dict:
+        return _holds_only_constants(list(value)) and _holds_only_constants(list(value.values()))
+    return False
+
+
+def _all_code(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _all_code(constant)
+
+
+def _is_plumbing(name: str) -> bool:
+    return name in ("_parameters", "_buffers", "_modules") or (
+        name.startswith("_") and name.endswith(("hooks", "_hooks_with_kwargs", "_always_called"))
+    )
+
+
+def _is_trusted_module(module: types.ModuleType) -> bool:
+    name = module.__name__
+    return name in _PURE_MODULES or name == "torch" or name.startswith("torch.")
+
+
+def _is_trusted_class(cls: type) -> bool:
+    module = sys.modules.get(cls.__module__)
+    return module is not None and _is_trusted_module(module)
+
+
+def _is_known_metaclass(metaclass: type) -> bool:
+    return _is_trusted_class(metaclass)

@@ -1,0 +1,461 @@
+"""Watch one run of a function: every operator, and every sign that operators are not the whole.
+
+A run is written down as the operators that torch's dispatcher saw, each argument a constant, an
+input by its place, or an earlier result. That is the whole of it only if the run read nothing but
+what the assumptions cover, and did nothing else; what speaks against that makes the run one that
+cannot be written down.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import types
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from guards._assumptions import (
+    TORCH_FOLDER,
+    Assumptions,
+    CannotSpecialize,
+    is_of_torch,
+    words,
+)
+from guards._constants import is_constant, spell
+from guards._fetch import is_a
+from guards._op_facts import facts
+from guards._value_sources import ValueSource
+
+__all__ = ["Record", "unchanged", "watch"]
+
+_FOLDER = __file__.rpartition("_recording.py")[0]
+
+# Parts of torch whose Python code does nothing beyond running operators.
+_TORCH_PARTS = (
+    "nn/",
+    "_tensor.py",
+    "functional.py",
+    "overrides.py",
+    "_ops.py",
+    "_VF.py",
+    "_jit_internal.py",
+    "_utils.py",
+    "__init__.py",
+    "_linalg_utils.py",
+    "_lowrank.py",
+    "_refs/",
+    "_prims_common/",
+    "_library/",  # what torch looks up about an operator when it is first dispatched to Python
+    "linalg/",
+    "special/",
+    "fft/",
+    "backends/",
+    "types.py",
+    "amp/autocast_mode.py",
+    "autograd/grad_mode.py",
+    "utils/_contextlib.py",
+    "utils/_device.py",
+    "utils/_python_dispatch.py",
+    "utils/backend_registration.py",
+)
+_NOT_THESE = (
+    "_library/autograd.py",
+    "_library/custom_ops.py",
+    "nn/parallel/",
+    "nn/modules/lazy.py",
+)
+
+_PURE_BUILTINS = frozenset(
+    getattr(builtins, name)
+    for name in words(
+        "abs all any ascii bin callable chr divmod format hex isinstance issubclass iter len max "
+        "min next oct ord pow repr round sorted sum __build_class__"
+    )
+)
+# What torch.relu, torch.add, … are methods of.
+_TORCH_FUNCTIONS: Any = torch.relu.__self__  # type: ignore[attr-defined]
+_STATE_READERS = frozenset(
+    {torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype}
+)
+_PURE_C_MODULES = words(
+    "math _operator itertools _functools _collections torch._C._nn torch._C._linalg torch._C._fft "
+    "torch._C._special"
+)
+_PLAIN_OWNERS = (
+    str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, slice, range,
+    torch.Size, torch.dtype, torch.device,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Input:
+    place: int
+
+
+@dataclass(frozen=True)
+class _Result:
+    number: int
+
+
+@dataclass(frozen=True)
+class _Step:
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grad: bool
+    outputs: tuple[int | None, ...] | int | None
+
+
+# These read Python values, among which may be tensors, whose values they read unseen.
+_TAKE_DATA = words("tensor as_tensor asarray new_tensor from_numpy frombuffer")
+
+
+class _Watcher(TorchDispatchMode):
+    """Write down operators; the first reason why that is not enough is kept, not raised."""
+
+    def __init__(self, inputs: Sequence[tuple[ValueSource, torch.Tensor]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.inputs = inputs
+        self.steps: list[_Step] = []
+        self.problem: str | None = None
+        self.made_of_data = False
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any]] = {
+            id(t): (weakref.ref(t), _Input(place)) for place, (_, t) in enumerate(inputs)
+        }
+        self._count = 0
+        self._results: list[weakref.ref[torch.Tensor]] = []
+        self._inference = torch.is_inference_mode_enabled()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would load torch._dynamo on first use
+
+    def refuse(self, why: str) -> None:
+        self.problem = self.problem or why
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        profile = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            kwargs = kwargs or {}
+            if self.problem is not None:
+                return func(*args, **kwargs)
+            try:
+                self._admit(func, args)
+                written = tuple(self.write(a) for a in self._with_numbers(func, args))
+                named = {key: self.write(a) for key, a in kwargs.items()}
+            except CannotSpecialize as problem:
+                self.refuse(str(problem))
+                return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            outputs = self._number(func, result)
+            self.steps.append(_Step(func, written, named, torch.is_grad_enabled(), outputs))
+            return result
+        finally:
+            sys.setprofile(profile)
+
+    def _admit(self, func: Any, args: tuple[Any, ...]) -> None:
+        known = facts(func)
+        name = func.name()
+        if not known.known:
+            raise CannotSpecialize(f"{name} is not in the specs: nothing is known of it")
+        if known.reads_data == "always":
+            raise CannotSpecialize(f"{name} reads a value that may decide what happens next")
+        if known.output_shape == "dynamic" and not _indexes_by_numbers(name, args):
+            raise CannotSpecialize(f"{name} gives a shape that depends on values")
+        if name.startswith(("aten::as_strided", "aten::set_", "aten::resize_")):
+            raise CannotSpecialize(f"{name} reaches memory by its offset")
+        if torch.is_inference_mode_enabled() is not self._inference:
+            raise CannotSpecialize("it enters or leaves inference mode while it runs")
+
+    def write(self, value: Any) -> Any:
+        """Give the form of an argument or a result that can be used again."""
+        if is_a(value, torch.Tensor):
+            if not self._knows(value):
+                raise CannotSpecialize(
+                    "a tensor comes from outside of the operators and the inputs, as those of "
+                    "torch.tensor(…) do: make it before the call"
+                )
+            return self._known[id(value)][1]
+        if type(value) in (list, tuple):
+            return type(value)(self.write(part) for part in value)
+        if is_constant(value) or type(value) is _Number:
+            return value
+        raise CannotSpecialize(f"an operator takes {spell(value)}")
+
+    def _with_numbers(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Keep the tensor that torch makes of a number, as of the 5 in ``x[0] = 5``."""
+        if func.name() != "aten::lift_fresh" or self.made_of_data or self._knows(args[0]):
+            return args
+        return args if args[0].dim() else (_Number(args[0].clone()),)
+
+    def _knows(self, tensor: torch.Tensor) -> bool:
+        known = self._known.get(id(tensor))
+        return known is not None and known[0]() is tensor
+
+    def _number(self, func: Any, result: Any) -> Any:
+        if is_a(result, torch.Tensor):
+            return self._number_one(result)
+        if type(result) in (list, tuple):
+            return tuple(
+                self._number_one(part) if is_a(part, torch.Tensor) else None for part in result
+            )
+        if result is not None:
+            self.refuse(f"{func.name()} gives {spell(result)}, which is no tensor")
+        return None
+
+    def _number_one(self, tensor: torch.Tensor) -> int | None:
+        if self._knows(tensor):
+            return None  # an argument that was written, and given back
+        number = self._count
+        self._count += 1
+        # Weakly: a result that is held makes torch hand a copy of it to its caller.
+        self._known[id(tensor)] = (weakref.ref(tensor), _Result(number))
+        self._results.append(weakref.ref(tensor))
+        return number
+
+    def look_at_results(self) -> None:
+        """Refuse what was done to the results unseen."""
+        for reference in self._results:
+            tensor = reference()
+            if tensor is None:
+                continue
+            if tensor.__dict__:
+                self.refuse(f"it gives a tensor attributes: {', '.join(tensor.__dict__)}")
+            if tensor.requires_grad and tensor.is_leaf:
+                self.refuse("it makes a tensor that requires grad")
+
+
+@dataclass(frozen=True)
+class _Number:
+    """The tensor without dimensions that torch makes of the number in ``x[0] = 5``."""
+
+    tensor: torch.Tensor
+
+
+def _indexes_by_numbers(name: str, args: tuple[Any, ...]) -> bool:
+    if name != "aten::index.Tensor":
+        return False
+    return all(i is None or i.dtype not in (torch.bool, torch.uint8) for i in args[1])
+
+
+def _is_ours(code: types.CodeType) -> bool:
+    return code.co_filename.startswith(_FOLDER)
+
+
+class _Frames:
+    """Tell from the calls that Python makes whether code ran that nobody has looked at."""
+
+    def __init__(self, codes: Mapping[types.CodeType, str], watcher: _Watcher) -> None:
+        self._codes = codes
+        self._watcher = watcher
+        self._refuse = watcher.refuse
+        self._looked_at: set[types.CodeType] = set()
+
+    def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        try:
+            if event == "call":
+                if code not in self._looked_at:
+                    self._looked_at.add(code)
+                    self._look_at(code)
+            elif event == "c_call":
+                if argument.__name__ in _TAKE_DATA:
+                    self._watcher.made_of_data = True
+                if not is_of_torch(code) and not _is_ours(code):
+                    self._look_at_call(argument)
+        except Exception as error:  # it would come out of the user's code
+            self._refuse(f"what it calls cannot be looked at: {type(error).__name__}")
+
+    def _look_at(self, code: types.CodeType) -> None:
+        if _is_ours(code):
+            return
+        if code in self._codes:
+            if self._codes[code]:
+                self._refuse(f"{code.co_name} {self._codes[code]}")
+            return
+        if not is_of_torch(code):
+            name = getattr(code, "co_qualname", code.co_name)
+            self._refuse(f"it runs {name}, which it does not reach by a name it uses")
+            return
+        path = code.co_filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
+        if not path.startswith(_TORCH_PARTS) or path.startswith(_NOT_THESE):
+            self._refuse(f"it runs {code.co_name} of torch/{path}")
+
+    def _look_at_call(self, function: Any) -> None:
+        owner = getattr(function, "__self__", None)
+        if type(function) is types.MethodDescriptorType:
+            owner_class: Any = function.__objclass__
+        else:
+            owner_class = type(owner)
+        if is_a(owner, (torch.Tensor, *_PLAIN_OWNERS)) or (
+            issubclass(owner_class, (torch.Tensor, *_PLAIN_OWNERS))
+        ):
+            return
+        if is_a(owner, type) and issubclass(owner, (torch.Tensor, *_PLAIN_OWNERS)):
+            return
+        if owner is _TORCH_FUNCTIONS or function in _STATE_READERS:
+            return
+        module = owner.__name__ if is_a(owner, types.ModuleType) else None
+        if module == "builtins" and function in _PURE_BUILTINS:
+            return
+        if module in _PURE_C_MODULES:
+            return
+        self._refuse(f"it calls {spell(function).removeprefix('function ')}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run that can be repeated: its operators, its inputs, its result."""
+
+    steps: tuple[_Step, ...]
+    inputs: tuple[ValueSource, ...]
+    output: Any
+
+    def replay(self, L: Any, G: Any) -> Any:
+        """Run the operators again on the inputs of another call."""
+        inputs = [source.get(L, G) for source in self.inputs]
+        results: dict[int, torch.Tensor] = {}
+
+        def read(value: Any) -> Any:
+            if type(value) is _Input:
+                return inputs[value.place]
+            if type(value) is _Result:
+                return results[value.number]
+            if type(value) is _Number:
+                return value.tensor
+            if type(value) in (list, tuple):
+                return type(value)(map(read, value))
+            if type(value) is dict:
+                return {key: read(part) for key, part in value.items()}
+            return value
+
+        before = torch.is_grad_enabled()
+        now = before
+        try:
+            for step in self.steps:
+                if step.grad is not now:
+                    torch._C._set_grad_enabled(step.grad)
+                    now = step.grad
+                result = step.op(
+                    *map(read, step.args), **{k: read(v) for k, v in step.kwargs.items()}
+                )
+                outputs = step.outputs
+                if type(outputs) is int:
+                    results[outputs] = result
+                elif type(outputs) is tuple:
+                    for number, part in zip(outputs, result, strict=True):
+                        if number is not None:
+                            results[number] = part
+        finally:
+            if now is not before:
+                torch._C._set_grad_enabled(before)
+        return read(self.output)
+
+
+def watch(
+    run: Callable[[], Any], assumptions: Assumptions
+) -> tuple[Any, Record | None, str | None]:
+    """Run a function and write down what it does; the result, the record, or why there is none.
+
+    Raises:
+        Exception: whatever the function raises.
+    """
+    inputs = list(assumptions.tensors())
+    watcher = _Watcher(inputs)
+    frames = _Frames(assumptions.codes, watcher)
+    with watcher:
+        sys.setprofile(frames)
+        try:
+            result = run()
+        finally:
+            sys.setprofile(None)
+    output = None
+    if watcher.problem is None:
+        watcher.look_at_results()
+        try:
+            output = _write_output(result, watcher, assumptions)
+        except CannotSpecialize as problem:
+            watcher.refuse(str(problem))
+    if watcher.problem is not None:
+        return result, None, watcher.problem
+    steps, used = _without_unused(watcher.steps, output)
+    places = sorted(used)
+    renumbered = {place: _Input(number) for number, place in enumerate(places)}
+    steps = [_renumber(step, renumbered) for step in steps]
+    record = Record(
+        tuple(steps), tuple(inputs[place][0] for place in places), _replace(output, renumbered)
+    )
+    return result, record, None
+
+
+def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> Any:
+    if type(value) in (list, tuple, dict) or is_a(value, tuple):
+        known = assumptions.places.get(id(value))
+        if known is not None and not (type(value) is tuple and not value):
+            raise CannotSpecialize(f"it gives back {known[0].name()} itself")
+        if type(value) is dict:
+            if not all(map(is_constant, value)):
+                raise CannotSpecialize("it gives a dict whose keys are objects")
+            return {k: _write_output(part, watcher, assumptions) for k, part in value.items()}
+        if type(value) not in (list, tuple):
+            raise CannotSpecialize(f"it gives {spell(value)}")
+        return type(value)(_write_output(part, watcher, assumptions) for part in value)
+    if is_a(value, torch.Tensor):
+        return watcher.write(value)
+    if is_constant(value) and not is_a(value, (set, type)):
+        return value
+    raise CannotSpecialize(f"it gives {spell(value)}")
+
+
+def _parts(value: Any) -> list[Any]:
+    if type(value) in (list, tuple):
+        return [found for part in value for found in _parts(part)]
+    if type(value) is dict:
+        return _parts(list(value.values()))
+    return [value] if type(value) in (_Input, _Result) else []
+
+
+def _without_unused(steps: list[_Step], output: Any) -> tuple[list[_Step], set[int]]:
+    """Drop the detached copies that autograd keeps for itself, and find the inputs in use."""
+    used = set(_parts(output))
+    kept = []
+    for step in reversed(steps):
+        if step.op is torch.ops.aten.detach.default and _Result(step.outputs) not in used:  # type: ignore[arg-type]
+            continue
+        used.update(_parts(step.args), _parts(step.kwargs))
+        kept.append(step)
+    return kept[::-1], {part.place for part in used if type(part) is _Input}
+
+
+def _replace(value: Any, inputs: dict[int, _Input]) -> Any:
+    if type(value) is _Input:
+        return inputs[value.place]
+    if type(value) in (list, tuple):
+        return type(value)(_replace(part, inputs) for part in value)
+    if type(value) is dict:
+        return {key: _replace(part, inputs) for key, part in value.items()}
+    return value
+
+
+def _renumber(step: _Step, inputs: dict[int, _Input]) -> _Step:
+    return _Step(
+        step.op, _replace(step.args, inputs), _replace(step.kwargs, inputs), step.grad, step.outputs
+    )
+
+
+def unchanged(assumptions: Assumptions, lookup: Callable[[ValueSource], Any]) -> bool:
+    """Tell whether every place still holds the very object that it held before the run."""
+    for source, value in assumptions.places.values():
+        found = lookup(source)
+        if found is not value and type(value) is not types.MethodType:
+            return False
+    return True

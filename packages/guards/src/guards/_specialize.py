@@ -1,0 +1,209 @@
+"""Run a function once under observation, and from then on only its operators, while guards hold."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import torch
+
+from guards import _torch_private as private
+from guards._assumptions import Assumptions, CannotSpecialize
+from guards._builder import GuardBuilder
+from guards._cache import CacheStats, GuardedCache
+from guards._compile import compile_guards
+from guards._errors import GuardError, UnsupportedGuardError
+from guards._explanation import Explanation
+from guards._fetch import is_a
+from guards._guard import Guard
+from guards._recording import Record, unchanged, watch
+from guards._source import GuardSource
+from guards._value_sources import GlobalStateSource, ValueSource
+
+__all__ = ["Specialized", "specialize"]
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, eq=False)
+class SettingSource(ValueSource):
+    """A setting of torch, as one of its functions tells it."""
+
+    setting: str
+
+    def _spell(self, base: str) -> str:
+        return f"torch.{self.setting}"
+
+    def guard_source(self) -> GuardSource:
+        return GuardSource.GLOBAL
+
+    def start(self, L: Any, G: Any) -> Any:
+        return _SETTINGS[self.setting]()
+
+
+_SETTINGS: dict[str, Callable[[], Any]] = {
+    "is_inference_mode_enabled()": torch.is_inference_mode_enabled,
+    "backends.mha.get_fastpath_enabled()": torch.backends.mha.get_fastpath_enabled,
+    "backends.cudnn.enabled": lambda: torch.backends.cudnn.enabled,
+    "backends.mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
+}
+_STATES = (
+    GuardBuilder.GRAD_MODE,
+    GuardBuilder.DEFAULT_DTYPE,
+    GuardBuilder.DETERMINISTIC_ALGORITHMS,
+)
+
+
+class Specialized(Generic[R]):
+    """A function that knows what it did the last times; made by :func:`specialize`.
+
+    Attributes:
+        function: the plain function, method or module.
+        refusals: why runs could not be written down, the latest last.
+    """
+
+    def __init__(self, function: Callable[..., R], limit: int, patience: int) -> None:
+        self.function = function
+        self.refusals: list[str] = []
+        self._patience = patience
+        self._inner, self._bind = _take_apart(function)
+        self._cache: GuardedCache[Record] = GuardedCache(limit=limit)
+        self._name = getattr(self._inner, "__qualname__", type(function).__qualname__)
+        self._G: dict[str, Any] = {self._name: function}
+        self._lock = threading.Lock()
+        functools.update_wrapper(cast(Any, self), self._inner, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        """Give what the plain function would give."""
+        if not _is_ordinary():
+            return self.function(*args, **kwargs)
+        try:
+            L = self._bind(*args, **kwargs)
+        except TypeError:
+            return self.function(*args, **kwargs)  # it says itself what is wrong
+        record = self._cache.lookup(L)
+        if record is not None:
+            return cast(R, record.replay(L, self._G))
+        if len(self.refusals) >= self._patience or sys.getprofile() is not None:
+            return self.function(*args, **kwargs)
+        return self._record(L, args, kwargs)
+
+    def _record(self, L: dict[str, Any], args: Any, kwargs: Any) -> R:
+        with self._lock:
+            G = dict(self._G)
+        try:
+            assumptions = Assumptions(L, G, self.function, self._name)
+            check = compile_guards([*_state_guards(), *assumptions.guards], L, G)
+        except (CannotSpecialize, GuardError, RecursionError) as problem:
+            self.refusals.append(str(problem) or "it nests too deep")
+            return self.function(*args, **kwargs)
+        result, record, refusal = watch(lambda: self.function(*args, **kwargs), assumptions)
+        builder = GuardBuilder(L, G)
+        if record is None:
+            self.refusals.append(str(refusal))
+        elif not check(L) or not unchanged(assumptions, builder.lookup):
+            changed = check.explain(L)
+            self.refusals.append(
+                "it changes what it reads" + (f": {changed}" if changed is not None else "")
+            )
+        else:
+            with self._lock:
+                self._G.update(G)
+            self._cache.insert(check, record)
+        return cast(R, result)
+
+    @property
+    def stats(self) -> CacheStats:
+        """Give the numbers of the cache of records."""
+        return self._cache.stats
+
+    def explain_miss(self, *args: Any, **kwargs: Any) -> list[Explanation]:
+        """Say for each record why it would not do for a call, the nearest one first."""
+        return self._cache.explain_miss(self._bind(*args, **kwargs))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<specialized {self._name}, {len(self._cache)} records>"
+
+
+def specialize(function: Callable[..., R], *, limit: int = 8, patience: int = 8) -> Specialized[R]:
+    """Make a function that gives the same, and repeats its operators without its Python code.
+
+    The first call is watched: what the function reads is guarded, what it does is written down.
+    A later call for which the guards hold runs the operators alone; another one is watched anew.
+    A run that cannot be written down in full is left as it is: data-dependent control flow,
+    changes of Python state, foreign code, random numbers of Python, and the like.
+
+    ``limit`` is the number of records, ``patience`` the number of refusals after which nothing is
+    watched any more.
+
+    Raises:
+        UnsupportedGuardError: ``function`` is no Python function, method or module.
+    """
+    return Specialized(function, limit, patience)
+
+
+def _take_apart(function: Any) -> tuple[Any, Callable[..., dict[str, Any]]]:
+    """Find the Python function behind a callable, and make what names the arguments of a call."""
+    inner = type(function).forward if is_a(function, torch.nn.Module) else function
+    skipped = 1 if is_a(function, (torch.nn.Module, types.MethodType)) else 0
+    inner = inner.__func__ if is_a(inner, types.MethodType) else inner
+    if not is_a(inner, types.FunctionType):
+        raise UnsupportedGuardError(
+            f"specialize takes a Python function, a method or a module, got {function!r}"
+        )
+    parameters = list(inspect.signature(inner, follow_wrapped=False).parameters.values())[skipped:]
+    return inner, _make_binder(parameters)
+
+
+def _make_binder(parameters: list[inspect.Parameter]) -> Callable[..., dict[str, Any]]:
+    namespace: dict[str, Any] = {}
+    bare = []
+    for number, parameter in enumerate(parameters):
+        default = parameter.default
+        if default is not inspect.Parameter.empty:
+            namespace[f"default_{number}"] = default
+            default = _Default(f"default_{number}")
+        bare.append(parameter.replace(default=default, annotation=inspect.Parameter.empty))
+    names = [p.name for p in parameters]
+    text = (
+        f"def bind{inspect.Signature(bare)}: return {{{', '.join(f'{n!r}: {n}' for n in names)}}}"
+    )
+    exec(text, namespace)
+    return cast("Callable[..., dict[str, Any]]", namespace["bind"])
+
+
+class _Default:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def _state_guards() -> list[Guard]:
+    return [
+        *(Guard(GlobalStateSource(), state) for state in _STATES),
+        *(Guard(SettingSource(name), GuardBuilder.EQUALS_MATCH) for name in _SETTINGS),
+    ]
+
+
+def _is_ordinary() -> bool:
+    """Tell whether nothing around the call takes part in it: modes, autocast, transforms, hooks."""
+    return not (
+        torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or private.any_autocast_enabled()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+        or torch.nn.modules.module._has_any_global_hook()
+        or torch.compiler.is_compiling()
+    )

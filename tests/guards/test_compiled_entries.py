@@ -1,0 +1,373 @@
+"""What torch.compile keeps for a function, and why it would not use it again."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import guards
+import pytest
+import torch
+from guards import EntryReport, NotCompiledError
+from guards import _compiled_texts as texts
+from guards import _torch_private as private
+from torch import nn
+
+FACTOR = 3
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_before() -> Iterator[None]:
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compile_eagerly(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="eager", **options)
+
+
+def add(x: torch.Tensor, n: int, config: dict[str, Any]) -> torch.Tensor:
+    y = x * n
+    if config["double"]:
+        y = y * 2
+    return y + FACTOR
+
+
+ADDRESS = re.compile(r"\b(0x[0-9a-f]{6,}|\d{9,})\b|___|__builtins_dict|__import_")
+
+
+def check_texts(reports: list[EntryReport]) -> None:
+    for report in reports:
+        assert not ADDRESS.search(str(report)), ADDRESS.search(str(report))
+        assert report.guards
+        json.loads(report.to_json())
+
+
+def test_function_that_was_not_called_has_no_entries() -> None:
+    assert guards.inspect(compile_eagerly(add)) == []
+
+
+def test_entries_of_a_function() -> None:
+    compiled = compile_eagerly(add, dynamic=False)
+    config = {"double": True}
+    for size in (2, 3):
+        compiled(torch.ones(size), 2, config)
+    reports = guards.inspect(compiled)
+    assert [report.function for report in reports] == ["add", "add"]
+    assert [report.compile_id.rpartition("/")[2] for report in reports] == ["1", "0"]
+    check_texts(reports)
+    latest, first = reports
+    assert latest.explain(torch.ones(3), 2, config) is None
+    assert first.explain(torch.ones(2), 2, config=config) is None
+    texts = {guard.expression for guard in first.guards}
+    assert "L['n'] == 2" in texts
+    assert "G['FACTOR'] == 3" in texts
+    assert "type(L['config']) is dict" in texts
+    assert "torch's global state is as it was" in texts
+    line = next(g.user_location for g in first.guards if g.source == "L['n']")
+    assert line is not None
+    assert line.endswith("in add: y = x * n")
+    assert "test_compiled_entries.py:" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "actual"),
+    [
+        ((torch.ones(4), 2, {"double": True}), "size [2]", "size [4]"),
+        ((torch.ones(2, dtype=torch.int64), 2, {"double": True}), "dtype float32", "dtype int64"),
+        ((torch.ones(2), 5, {"double": True}), "2", "5"),
+        ((torch.ones(2), 2, {"double": False}), "True", "False"),
+        ((torch.ones(2), 2, {}), "there", "missing"),
+        ((torch.ones(2), 2, None), "of type dict", "of type NoneType"),
+        ((5, 2, {"double": True}), "a tensor", "5 (of type int)"),
+        (
+            (nn.Parameter(torch.ones(2)), 2, {"double": True}),
+            "class Tensor, requires_grad False",
+            "class Parameter, requires_grad True",
+        ),
+    ],
+    ids=range(8),
+)
+def test_one_guard_that_fails_is_the_only_one_named(
+    arguments: tuple[Any, ...], expected: str, actual: str
+) -> None:
+    compiled = compile_eagerly(add)
+    compiled(torch.ones(2), 2, {"double": True})
+    (report,) = guards.inspect(compiled)
+    explained = report.explain(*arguments)
+    assert explained is not None
+    assert (explained.expected, explained.actual) == (expected, actual)
+    assert [str(failure) for failure in explained.failures] == [str(explained)]
+    assert explained.user_location is not None
+
+
+def test_several_guards_that_fail_are_all_named() -> None:
+    compiled = compile_eagerly(add)
+    compiled(torch.ones(2), 2, {"double": True})
+    (report,) = guards.inspect(compiled)
+    explained = report.explain(torch.ones(3), 4, {"double": False})
+    assert explained is not None
+    assert {f.actual for f in explained.failures} == {"size [3]", "4", "False"}
+
+
+def test_changed_global_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compile_eagerly(add)
+    call = (torch.ones(2), 2, {"double": True})
+    compiled(*call)
+    (report,) = guards.inspect(compiled)
+    monkeypatch.setitem(globals(), "FACTOR", 4)
+    assert str(report.explain(*call)).startswith("G['FACTOR'] == 3: expected 3, found 4 (")
+
+
+def test_global_state_is_compared_field_by_field() -> None:
+    compiled = compile_eagerly(add)
+    call = (torch.ones(2), 2, {"double": True})
+    compiled(*call)
+    (report,) = guards.inspect(compiled)
+    with torch.no_grad():
+        explained = report.explain(*call)
+    assert str(explained) == (
+        "torch's global state is as it was: expected grad mode True, found grad mode False"
+    )
+
+
+def test_asking_does_not_make_torch_compile_again() -> None:
+    def two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+    compiled = compile_eagerly(two, dynamic=False)
+    a, b = torch.ones(2), torch.ones(2)
+    compiled(a, b)
+    (report,) = guards.inspect(compiled)
+    for _ in range(3):
+        assert report.explain(a, b) is None
+        assert report.explain(torch.ones(5), b) is not None
+        assert report.explain(a, a) is not None
+        compiled(a, b)
+    assert len(guards.inspect(compiled)) == 1
+
+
+def test_inputs_that_become_one_tensor() -> None:
+    def two(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.add_(1) + y
+
+    compiled = compile_eagerly(two)
+    compiled(torch.ones(2), torch.ones(2))
+    (report,) = guards.inspect(compiled)
+    same = torch.ones(2)
+    explained = report.explain(same, same)
+    assert explained is not None
+    assert not ADDRESS.search(str(explained))
+
+
+def test_dynamic_shapes_show_sizes() -> None:
+    def slices(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[: y.shape[0]] * 2
+
+    compiled = compile_eagerly(slices, dynamic=True)
+    compiled(torch.ones(6), torch.ones(4))
+    (report,) = guards.inspect(compiled)
+    check_texts([report])
+    assert report.explain(torch.ones(9), torch.ones(5)) is None
+    explained = report.explain(torch.ones(3), torch.ones(5))
+    assert explained is not None
+    assert explained.code == "SHAPE_ENV"
+    assert "L['x'].size()[0] is 3" in explained.actual
+    assert "L['y'].size()[0] is 5" in explained.actual
+
+
+def closing_over(factor: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    def times(x: torch.Tensor) -> torch.Tensor:
+        return x * factor
+
+    return times
+
+
+def test_closure() -> None:
+    compiled = compile_eagerly(closing_over(3))
+    compiled(torch.ones(2))
+    (report,) = guards.inspect(compiled)
+    assert report.function in ("closing_over.<locals>.times", "times")
+    assert report.explain(torch.ones(2)) is None
+    assert report.explain_locals({"x": torch.ones(2), "factor": 3}) is None
+    explained = report.explain_locals({"x": torch.ones(2), "factor": 4})
+    assert (explained.expected, explained.actual) == ("3", "4")  # type: ignore[union-attr]
+
+
+def test_decorated_function() -> None:
+    def twice(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs) * 2
+
+        return wrapper
+
+    compiled = compile_eagerly(twice(closing_over(2)))
+    compiled(torch.ones(2))
+    (report,) = guards.inspect(compiled)
+    assert report.explain(torch.ones(2)) is None
+    assert report.explain(torch.ones(3)) is not None
+
+
+class Scaled:
+    factor = 2
+
+    def times(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+    @torch.compile(backend="eager")
+    def compiled_times(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+@pytest.mark.parametrize("how", ["bound", "decorated"])
+def test_method(how: str) -> None:
+    owner = Scaled()
+    compiled = compile_eagerly(owner.times) if how == "bound" else owner.compiled_times
+    compiled(torch.ones(2))
+    (report,) = guards.inspect(compiled)
+    assert report.explain(torch.ones(2)) is None
+    owner.factor = 5
+    explained = report.explain(torch.ones(2))
+    assert explained is not None
+    assert not ADDRESS.search(str(explained))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.dropout = nn.Dropout()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.dropout(self.layer(x))
+        return result
+
+
+def in_place(module: nn.Module) -> nn.Module:
+    module.compile(backend="eager")
+    return module
+
+
+def sequential() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 3), nn.Dropout())
+
+
+def test_module_of_torch_compiled_in_place_is_not_compiled_by_torch() -> None:
+    compiled = in_place(sequential())
+    compiled(torch.ones(2, 3))
+    assert guards.inspect(compiled) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "how"),
+    [(Net, compile_eagerly), (sequential, compile_eagerly), (Net, in_place)],
+    ids=["own", "torch", "own-in-place"],
+)
+def test_module(make: Callable[[], nn.Module], how: Callable[[nn.Module], Any]) -> None:
+    module = make()
+    compiled = how(module)
+    assert guards.inspect(compiled) == []
+    compiled(torch.ones(2, 3))
+    (report,) = guards.inspect(compiled)
+    check_texts([report])
+    assert report.explain(torch.ones(2, 3)) is None
+    assert report.explain(torch.ones(2, 3).double()).actual == "dtype float64"  # type: ignore[union-attr]
+    module.eval()
+    explained = report.explain(torch.ones(2, 3))
+    assert explained is not None
+    assert "training" in explained.expression
+    assert (explained.expected, explained.actual) == ("True", "False")
+
+
+def test_modules_that_share_code_are_told_apart_by_class() -> None:
+    one, other = compile_eagerly(nn.Linear(3, 3)), compile_eagerly(nn.Sequential(nn.ReLU()))
+    one(torch.ones(2, 3))
+    other(torch.ones(2, 3))
+    for compiled in (one, other):
+        (report,) = guards.inspect(compiled)
+        assert report.explain(torch.ones(2, 3)) is None
+
+
+def broken(x: torch.Tensor) -> torch.Tensor:
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+
+def test_part_behind_a_graph_break() -> None:
+    compiled = compile_eagerly(broken)
+    compiled(torch.ones(2))
+    first, rest = guards.inspect(compiled)
+    check_texts([first, rest])
+    assert first.explain(torch.ones(2)) is None
+    assert "resume_in_broken" in rest.function
+    assert rest.explain_locals({"y": torch.ones(2)}) is None
+    assert rest.explain_locals({"y": torch.ones(3)}).actual == "size [3]"  # type: ignore[union-attr]
+    with pytest.raises(TypeError, match="give its local variables to explain_locals"):
+        rest.explain(torch.ones(2))
+
+
+def test_function_compiled_twice_over() -> None:
+    compiled = compile_eagerly(compile_eagerly(add))
+    compiled(torch.ones(2), 2, {"double": True})
+    (report,) = guards.inspect(compiled)
+    assert report.explain(torch.ones(2), 2, {"double": True}) is None
+
+
+@pytest.mark.parametrize("value", [add, nn.Linear(2, 2), 3, None, torch.relu, Scaled().times])
+def test_what_was_not_compiled_is_refused(value: Any) -> None:
+    with pytest.raises(NotCompiledError, match=r"was not given to torch\.compile"):
+        guards.inspect(value)
+
+
+def test_torch_with_other_internals_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compile_eagerly(add)
+    compiled(torch.ones(2), 2, {"double": True})
+    monkeypatch.setattr(private, "cache_entries", lambda: lambda code: [object()])
+    with pytest.raises(private.UnsupportedTorchError, match="keeps its compilations in a way"):
+        guards.inspect(compiled)
+    monkeypatch.undo()
+    monkeypatch.delattr(torch._C._dynamo.eval_frame, "_debug_get_cache_entry_list")
+    with pytest.raises(private.UnsupportedTorchError, match=r"guards needs _dynamo\.eval_frame"):
+        guards.inspect(compiled)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "___check_type_id(L['x'], 139711094317952), type=<class 'tuple'> (HINT: type tuple)",
+            "type(L['x']) is tuple",
+        ),
+        ("not ___dict_contains('a', L['x'].__dict__)      ", "'a' not in L['x'].__dict__"),
+        ("___dict_contains('a', L['x'].__dict__)", "'a' in L['x'].__dict__"),
+        ("set.__contains__(G['st'], 1)", "1 in G['st']"),
+        ("not set.__contains__(G['st'], 1)", "1 not in G['st']"),
+        ("not L['a']   ", "L['a'] is empty"),
+        ("len(L['a']) == 2   ", "len(L['a']) == 2"),
+        ("utils_device.CURRENT_DEVICE == None  # _d/o.py:1 in f", "the default device is None"),
+        ("L['x'] == G['__builtins_dict___2']['len']", "L['x'] == len"),
+        ("Eq(L['x'].size()[0], 3)  # (unknown source x, please file a bug)",
+         "Eq(L['x'].size()[0], 3)"),
+        ("anything else", "anything else"),
+    ],
+    ids=range(11),
+)  # fmt: skip
+def test_words(text: str, words: str) -> None:
+    assert texts.in_words(text) == words
+
+
+@pytest.mark.slow
+def test_importing_guards_loads_no_dynamo() -> None:
+    code = "import sys, guards; guards.inspect; sys.exit('torch._dynamo' in sys.modules)"
+    import subprocess
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,649 @@
+"""A specialized function gives what the plain one gives: bit for bit, call after call."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from guards import GuardError, Specialized, UnsupportedGuardError, specialize
+from torch import nn
+from torch.nn import functional as F
+
+
+def facts_of(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return (
+            type(value),
+            value.dtype,
+            value.shape,
+            value.stride(),
+            value.requires_grad,
+            value.is_leaf,
+            value.is_inference(),
+            value.detach().clone(),
+        )
+    if isinstance(value, list | tuple):
+        return type(value), [facts_of(part) for part in value]
+    if isinstance(value, dict):
+        return {key: facts_of(part) for key, part in value.items()}
+    return value
+
+
+def equal(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b) or bool((a.isnan() == b.isnan()).all() and torch.allclose(a, b))
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[k], b[k]) for k in a)
+    return bool(a == b)
+
+
+def state_of(module: Any) -> Any:
+    return facts_of(dict(module.state_dict())) if isinstance(module, nn.Module) else None
+
+
+class Twins:
+    """The plain function and its specialized twin, which must not be told apart.
+
+    ``make`` gives the function anew, so that each twin has a module, a closure, a state of its own.
+    """
+
+    def __init__(self, make: Callable[[], Any], **options: Any) -> None:
+        torch.manual_seed(0)
+        self.plain = make()
+        torch.manual_seed(0)
+        self.inner = make()
+        self.special: Specialized[Any] = specialize(self.inner, **options)
+
+    def call(self, make_arguments: Callable[[], tuple[Any, ...]], seed: int = 1) -> None:
+        outcomes = []
+        for function, inner in ((self.plain, self.plain), (self.special, self.inner)):
+            torch.manual_seed(seed)
+            arguments = make_arguments()
+            torch.manual_seed(seed + 1)
+            random.seed(seed)
+            result = function(*arguments)
+            outcomes.append(
+                (
+                    facts_of(result),
+                    facts_of(arguments),
+                    state_of(inner),
+                    torch.get_rng_state(),
+                    gradients(result, arguments, inner),
+                )
+            )
+        assert equal(*outcomes), self.special.refusals
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Give the number of calls that repeated a record, and of those refused."""
+        return self.special.stats.hits, len(self.special.refusals)
+
+
+def gradients(result: Any, arguments: Any, module: Any) -> Any:
+    results = [result] if isinstance(result, torch.Tensor) else result
+    if not isinstance(results, list | tuple):
+        return None
+    wanted = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+    leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+    leaves += list(module.parameters()) if isinstance(module, nn.Module) else []
+    if not wanted or not leaves:
+        return None
+    total: Any = sum((r * r).sum() for r in wanted)
+    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [None if g is None else g.clone() for g in found]
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Dropout(0.5), nn.Linear(4, 2))
+
+
+def convolutions() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(),
+        nn.Linear(16, 2),
+    )
+
+
+def transformer() -> nn.Module:
+    return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]]]] = {
+    "mlp": (mlp, [(5, 3), (1, 3), (3,), (2, 2, 3)]),
+    "convolutions": (convolutions, [(2, 1, 6, 6), (3, 1, 6, 6), (2, 1, 7, 7)]),
+    "transformer": (transformer, [(2, 3, 8), (2, 5, 8), (1, 3, 8)]),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_with_changing_shapes_modes_and_dtypes(name: str) -> None:
+    make, shapes = MODELS[name]
+    twins = Twins(make)
+
+    def both(change: Callable[[Any], Any]) -> None:
+        change(twins.plain)
+        change(twins.inner)
+
+    for training in (True, False, True):
+        both(lambda m, training=training: m.train(training))  # type: ignore[misc]
+        for shape in shapes:
+            twins.call(lambda shape=shape: (torch.randn(shape),), seed=len(shape))  # type: ignore[misc]
+            twins.call(lambda shape=shape: (torch.randn(shape),), seed=7)  # type: ignore[misc]
+    with torch.no_grad():
+        for seed in range(3):
+            twins.call(lambda: (torch.randn(shapes[0]),), seed)
+    both(lambda m: m.double())
+    for seed in range(2):
+        twins.call(lambda: (torch.randn(shapes[0], dtype=torch.float64),), seed)
+    hits, refusals = twins.counts
+    assert hits >= 3 * len(shapes)
+    assert refusals == 0, twins.special.refusals
+
+
+def test_transformer_where_query_and_key_become_one_tensor() -> None:
+    twins = Twins(lambda: nn.MultiheadAttention(8, 2, batch_first=True).eval())
+
+    def three() -> tuple[Any, ...]:
+        return tuple(torch.randn(2, 3, 8) for _ in range(3))
+
+    def one() -> tuple[Any, ...]:
+        return (torch.randn(2, 3, 8),) * 3
+
+    for make in (three, three, one, one, three):
+        twins.call(make)
+    assert twins.counts == (3, 0)
+
+
+def test_parameters_are_those_of_the_day() -> None:
+    twins = Twins(mlp)
+    twins.call(lambda: (torch.randn(2, 3),))
+    for model in (twins.plain, twins.inner):
+        with torch.no_grad():
+            model[0].weight.mul_(2)
+        model[3].weight = nn.Parameter(torch.ones(2, 4))
+    twins.call(lambda: (torch.randn(2, 3),))
+    assert twins.counts == (1, 0)
+
+
+SCALE = 2
+
+
+def scaled(x: torch.Tensor) -> torch.Tensor:
+    return helper(x) * SCALE
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.shape[0] > 2 else x - 1
+
+
+def test_globals_are_guarded_through_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = Twins(lambda: scaled)
+    for scale in (2, 3):
+        monkeypatch.setitem(globals(), "SCALE", scale)
+        for size in (2, 4, 2):
+            twins.call(lambda size=size: (torch.randn(size),))  # type: ignore[misc]
+    monkeypatch.setitem(globals(), "helper", lambda x: x * 7)
+    twins.call(lambda: (torch.randn(4),))
+    assert twins.counts == (2, 0)
+
+
+def test_builtin_that_is_hidden_by_a_global(monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(x: torch.Tensor) -> torch.Tensor:
+        return x * len(x)
+
+    special = specialize(count)
+    x = torch.ones(3)
+    assert special(x)[0] == special(x)[0] == 3
+    monkeypatch.setitem(globals(), "len", lambda x: 50)
+    assert special(x)[0] == 50
+
+
+def test_closures_and_defaults_are_guarded() -> None:
+    factor = 2
+
+    def times(x: torch.Tensor, shift: float = 0.5, *, sign: int = 1) -> torch.Tensor:
+        return sign * (x * factor + shift)
+
+    special = specialize(times)
+    x = torch.randn(3)
+    assert torch.equal(special(x), times(x))
+    assert torch.equal(special(x), times(x))
+    factor = 5
+    assert torch.equal(special(x), x * 5 + 0.5)
+    times.__defaults__ = (0.25,)
+    assert torch.equal(special(x, sign=-1), times(x, sign=-1))
+    assert special.refusals == []
+    assert special.stats.hits == 1
+
+
+@dataclasses.dataclass
+class Config:
+    scale: float = 2.0
+    names: tuple[str, ...] = ("a",)
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def double(self) -> float:
+        return self.scale * 2
+
+
+class Net(nn.Module):
+    shared = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: Any
+        self.layers = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+        self.config = Config()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def block(self, x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
+        return F.relu(layer(x)) * self.config.double
+
+    def forward(self, x: torch.Tensor, *, skip: bool = False) -> torch.Tensor:
+        self.seen += 1
+        for layer in self.layers:
+            x = self.block(x, layer) if not skip else x
+        return x * self.shared
+
+
+def test_module_of_the_users_own() -> None:
+    twins = Twins(Net)
+    for _ in range(3):
+        twins.call(lambda: (torch.randn(2, 3),))
+    # `self.seen += 1` sets the attribute to the same tensor, which is no change.
+    assert twins.counts == (2, 0), twins.special.refusals
+    for change in (
+        lambda m: setattr(m.config, "scale", 1.5),
+        lambda m: m.config.extra.update(a=1),
+        lambda m: setattr(m, "shared", 4),
+        lambda m: m.layers.append(nn.Identity()),
+        lambda m: setattr(m, "block", lambda x, layer: x),
+    ):
+        change(twins.plain)
+        change(twins.inner)
+        twins.call(lambda: (torch.randn(2, 3),))
+    assert twins.counts == (2, 0)
+
+
+def test_method_replaced_on_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = Twins(Net)
+    twins.call(lambda: (torch.randn(2, 3),))
+    monkeypatch.setattr(Net, "block", lambda self, x, layer: x * 11)
+    twins.call(lambda: (torch.randn(2, 3),))
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: x * 13)
+    monkeypatch.undo()
+    twins.call(lambda: (torch.randn(2, 3),))
+    assert twins.counts == (1, 0)
+
+
+def test_method_of_torch_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = Twins(mlp)
+    twins.call(lambda: (torch.randn(2, 3),))
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: x[..., :2].sum() * self.weight)
+    for model in (twins.plain, twins.inner):
+        model[3] = nn.Identity()
+    twins.call(lambda: (torch.randn(2, 3),))
+
+
+def test_hook_added_later_is_run() -> None:
+    twins = Twins(mlp)
+    twins.call(lambda: (torch.randn(2, 3),))
+    for model in (twins.plain, twins.inner):
+        model[1].register_forward_hook(lambda module, args, out: out * 2)
+    twins.call(lambda: (torch.randn(2, 3),))
+    assert twins.special.refusals[0].endswith("has hooks")
+
+
+# ── functions that a record must not mistake ─────────────────────────────────────────────────────
+
+
+def in_place(x: torch.Tensor) -> torch.Tensor:
+    x.add_(1)
+    x[0] = 5
+    return x
+
+
+def views(x: torch.Tensor) -> Any:
+    a, b = x.chunk(2)
+    a.mul_(2)
+    return {"whole": x, "first": a, "turned": [x.t(), b.view(-1)]}
+
+
+def with_no_grad(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    with torch.no_grad():
+        z = y * 3
+    return y + z.detach() + y.detach()
+
+
+def random_numbers(x: torch.Tensor) -> torch.Tensor:
+    noise = torch.rand_like(x) + torch.randn(x.shape)
+    return F.dropout(x, 0.3) + noise.bernoulli_(0.5)
+
+
+def many_results(x: torch.Tensor) -> Any:
+    values, places = x.sort()
+    return values, places, x.max(dim=0), 3, "text", None
+
+
+def factories(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.arange(x.shape[0]) + torch.ones(x.shape[0], dtype=x.dtype)
+
+
+def autocast_inside(x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return x.reshape(2, -1) @ x.reshape(-1, 2)
+
+
+def picks(x: torch.Tensor) -> torch.Tensor:
+    return x[torch.arange(2)] * torch.where(x[:2] > 0, 1.0, 2.0)
+
+
+def same_twice(x: torch.Tensor) -> Any:
+    y = x.exp()
+    return [y, y]
+
+
+REPEATED = [
+    in_place, views, with_no_grad, random_numbers, factories, picks, same_twice, autocast_inside,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", REPEATED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("grad", [False, True], ids=["", "grad"])
+def test_function_is_repeated(function: Callable[..., Any], grad: bool) -> None:
+    twins = Twins(lambda: function)
+    if grad and function in (in_place, views):
+        pytest.skip("a leaf that requires grad cannot be written")
+    for seed in range(4):
+        shape = (4, 2) if function is views else (4,)
+        twins.call(lambda shape=shape: (torch.randn(shape, requires_grad=grad),), seed)  # type: ignore[misc]
+    assert twins.counts == (3, 0), twins.special.refusals
+
+
+def by_value(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+def by_item(x: torch.Tensor) -> torch.Tensor:
+    return x * x[0].item()
+
+
+def by_list(x: torch.Tensor) -> Any:
+    return x * x.tolist()[0]
+
+
+def by_new_tensor(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.tensor([x[0], x[1], 1.0])
+
+
+def by_numpy(x: torch.Tensor) -> torch.Tensor:
+    return x * float(x.numpy()[0])
+
+
+def by_mask(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].sum() + x.nonzero().shape[0]
+
+
+def by_python_random(x: torch.Tensor) -> torch.Tensor:
+    return x * random.random()
+
+
+def by_time(x: torch.Tensor) -> torch.Tensor:
+    return x * 0 + (time.time() - time.time()) * 0
+
+
+def by_address(x: torch.Tensor) -> torch.Tensor:
+    return x + (id(x) * 0)
+
+
+def by_version(x: torch.Tensor) -> torch.Tensor:
+    return x + x._version
+
+
+def by_seed(x: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(3)
+    return x + torch.rand(3)
+
+
+def by_gradient(x: torch.Tensor) -> torch.Tensor:
+    y = x.detach().clone().requires_grad_()
+    return torch.autograd.grad((y * y).sum(), y)[0]
+
+
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        return g * 100
+
+
+def by_own_gradient(x: torch.Tensor) -> Any:
+    return Doubling.apply(x)  # type: ignore[no-untyped-call]
+
+
+def by_local_import(x: torch.Tensor) -> torch.Tensor:
+    import math as m
+
+    return x * m.pi
+
+
+def by_input_itself(x: torch.Tensor, out: list[Any] | None = None) -> Any:
+    return [x] if out is None else out
+
+
+def by_offset(x: torch.Tensor) -> Any:
+    return x + x.storage_offset()
+
+
+def by_getattr(x: torch.Tensor) -> Any:
+    return getattr(x, "exp")()  # noqa: B009
+
+
+def by_generator(x: torch.Tensor) -> torch.Tensor:
+    return sum(part * SCALE for part in x.unbind())  # type: ignore[return-value]
+
+
+REFUSED = [
+    by_value, by_item, by_list, by_new_tensor, by_numpy, by_mask, by_python_random, by_time,
+    by_address, by_version, by_seed, by_gradient, by_own_gradient, by_local_import, by_offset,
+    by_getattr,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda f: f.__name__)
+def test_function_that_reads_more_than_its_inputs_is_left_alone(
+    function: Callable[..., Any],
+) -> None:
+    twins = Twins(lambda: function, patience=2)
+    for sign in (1, -1, 1):
+        twins.call(lambda sign=sign: (sign * torch.tensor([3.0, 1.0, 2.0]),))  # type: ignore[misc]
+    assert twins.counts == (0, 2), twins.special.refusals
+
+
+def test_generator_expression_is_repeated() -> None:
+    twins = Twins(lambda: by_generator)
+    for seed in range(3):
+        twins.call(lambda: (torch.randn(3),), seed)
+    assert twins.counts == (2, 0), twins.special.refusals
+
+
+def test_list_that_is_given_back_is_that_very_list() -> None:
+    special = specialize(by_input_itself)
+    x, out = torch.ones(2), [torch.zeros(1)]
+    for _ in range(3):
+        assert special(x, out) is out
+        assert special(x) is not special(x)
+    assert special(x)[0] is x
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.last: Any = None
+        self.log: list[int] = []
+
+    def forward(self, x: torch.Tensor, how: str) -> torch.Tensor:
+        if how == "count":
+            self.calls += 1
+        elif how == "keep":
+            self.last = x
+        elif how == "log":
+            self.log.append(1)
+        elif how == "global":
+            TOTALS["n"] += 1
+        return x * 2
+
+
+TOTALS = {"n": 0}
+
+
+@pytest.mark.parametrize("how", ["count", "keep", "log", "global"])
+def test_effects_on_python_state_happen_every_time(how: str) -> None:
+    model = Counter()
+    special = specialize(model)
+    before = TOTALS["n"]
+    for number in range(1, 4):
+        x = torch.ones(2) * number
+        assert torch.equal(special(x, how), x * 2)
+        assert model.calls == (number if how == "count" else 0)
+        assert len(model.log) == (number if how == "log" else 0)
+        assert TOTALS["n"] - before == (number if how == "global" else 0)
+        assert model.last is (x if how == "keep" else None)
+    assert special.stats.hits == 0
+
+
+def test_nonlocal_is_an_effect() -> None:
+    calls = 0
+
+    def counting(x: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return x + calls
+
+    special = specialize(counting)
+    assert [special(torch.zeros(())) for _ in range(3)] == [1, 2, 3]
+
+
+def test_attribute_of_a_result_is_not_lost() -> None:
+    def tagged(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        y.tag = 5  # type: ignore[attr-defined]
+        return y
+
+    special = specialize(tagged)
+    assert [special(torch.zeros(2)).tag for _ in range(3)] == [5, 5, 5]  # type: ignore[attr-defined]
+
+
+def test_exception_of_the_function_comes_through() -> None:
+    def failing(x: torch.Tensor) -> torch.Tensor:
+        return x.view(7)
+
+    special = specialize(failing)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="shape '\\[7\\]' is invalid"):
+            special(torch.zeros(3))
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        special()
+    assert special(torch.zeros(7)).shape == (7,)
+
+
+def test_surroundings_that_take_part_are_left_to_the_plain_function() -> None:
+    special = specialize(mlp().eval())
+    x = torch.randn(2, 3)
+    for _ in range(2):
+        expected = special.function(x)
+        assert torch.equal(special(x), expected)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert special(x).dtype is torch.bfloat16
+    with torch.inference_mode():
+        assert special(x).is_inference()
+        assert special(x).is_inference()
+    with torch.device("meta"):
+        assert specialize(lambda: torch.ones(2))().device.type == "meta"
+    batched = torch.func.vmap(special)(torch.stack([x, x]))
+    assert torch.allclose(batched[0], expected)
+
+
+def test_default_dtype_is_guarded() -> None:
+    special = specialize(lambda: torch.ones(2))
+    assert special().dtype is special().dtype is torch.float32
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert special().dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert special().dtype is torch.float32
+
+
+def test_subclass_and_sparse_inputs_are_left_alone() -> None:
+    class Mine(torch.Tensor):
+        pass
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    special = specialize(double)
+    for x in (torch.ones(2).as_subclass(Mine), torch.eye(2).to_sparse()):
+        assert type(special(x)) is type(x)
+        assert special(x).layout is x.layout
+    assert special.stats.hits == 0
+
+
+def test_explain_miss_says_what_changed() -> None:
+    special = specialize(helper)
+    special(torch.ones(3))
+    assert special.explain_miss(torch.ones(3)) == []
+    (miss,) = special.explain_miss(torch.ones(4))
+    assert (miss.expected, miss.actual) == ("size [3]", "size [4]")
+    assert repr(special) == "<specialized helper, 1 records>"
+
+
+def test_records_are_limited() -> None:
+    special = specialize(helper, limit=2)
+    for size in range(3, 9):
+        special(torch.ones(size))
+    assert special.stats.evictions == 4
+    assert repr(special) == "<specialized helper, 2 records>"
+
+
+def test_what_is_no_python_function_is_refused() -> None:
+    for value in (torch.relu, 3, type):
+        with pytest.raises(UnsupportedGuardError, match="takes a Python function"):
+            specialize(value)  # type: ignore[arg-type]
+    assert issubclass(UnsupportedGuardError, GuardError)
+
+
+def test_specialized_method_of_an_object() -> None:
+    class Owner:
+        factor = 3
+
+        @specialize
+        def times(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.factor
+
+    owner = Owner()
+    x = torch.ones(2)
+    assert torch.equal(owner.times(x), x * 3)
+    assert torch.equal(owner.times(x), x * 3)
+    owner.factor = 4
+    assert torch.equal(owner.times(x), x * 4)
+    bound = specialize(Config(scale=2.0).__class__.__init__)
+    assert isinstance(bound, Specialized)
