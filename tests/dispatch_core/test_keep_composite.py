@@ -469,7 +469,7 @@ def test_transforms_get_the_parts() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_forward_gradients_are_those_of_the_parts() -> None:
     x, y = inputs()
 
