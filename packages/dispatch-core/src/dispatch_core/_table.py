@@ -141,7 +141,8 @@ class HandlerTable:
         self._rules: list[tuple[str, Callable[[Handle[Any]], bool], Handler]] = []
         self._fallback: Handler | None = None
         self._entries = _Entries(self)
-        _tables.add(self)
+        with _lock:
+            _tables.add(self)
 
     # ── whose it is ─────────────────────────────────────────────────────────────────────────────
 
@@ -382,9 +383,9 @@ class HandlerTable:
             return parts(*args, **kwargs)
 
     def _no_handler(self, func: Any, composite: bool) -> BaseException:
-        whose = self._owner.__qualname__ if self._owner is not None else "this one"
+        whose = f" of {self._owner.__qualname__}" if self._owner is not None else ""
         remedy = (
-            f"The table of {whose} has no handler for it and its missing is {self.missing!r}: "
+            f"The table{whose} has no handler for it and its missing is {self.missing!r}: "
             "register one, or a fallback"
         )
         if composite and self.missing == "error":
@@ -425,8 +426,9 @@ class HandlerTable:
 
 
 def _forget_entries() -> None:
-    for table in _tables:
-        table._entries.clear()
+    with _lock:
+        for table in list(_tables):
+            table._entries.clear()
 
 
 def _known_tag(tag: str) -> str:
