@@ -193,7 +193,8 @@ def test_facts_agree_with_torch() -> None:
         handle = handle_for(name)
         op = handle.torch_op
         facts = handle.facts
-        assert facts.view == op.is_view, name
+        # Of these torch says so too, which give nothing back.
+        assert facts.view == (op.is_view and bool(op._schema.returns)), name
         if handle.from_spec:
             assert facts.family, name
         if SAME_TORCH:

@@ -134,6 +134,11 @@ def test_facts_come_in_the_order_of_their_fields() -> None:
     ("schema", "facts"),
     [
         ("aten::t(Tensor(a) self) -> Tensor(a)", {"view": True}),
+        ("aten::split(Tensor(a -> *) self) -> Tensor(a)[]", {"view": True}),
+        ("aten::f(Tensor(a) self) -> ()", {}),
+        ("aten::f(Tensor(a) self) -> Tensor", {}),
+        ("aten::f(Tensor(a!) x) -> Tensor(a)", {"mutates": ("x",)}),
+        ("aten::f(Tensor(a!) x, Tensor(b) y) -> Tensor(b)", {"view": True, "mutates": ("x",)}),
         ("aten::t_(Tensor(a!) self) -> Tensor(a!)", {"inplace": True, "mutates": ("self",)}),
         (
             "aten::__iand__.Scalar(Tensor(a!) self, Scalar x) -> Tensor(a!)",

@@ -11,7 +11,7 @@ import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import NotRegisteredError, SchemaDriftError
-from dispatch_core._schema import Argument, Schema, read_schema, split_name
+from dispatch_core._schema import Argument, Schema, gives_view, read_schema, split_name
 from dispatch_core._stub import StubRecord
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Param:
 class Facts:
     """What an operator does beyond computing its results.
 
-    `mutates` names the parameters that are written to. `reads_data` says whether the values of
+    `view` says that a result may share memory with a parameter that is not written to, `mutates`
+    names the parameters that are. `reads_data` says whether the values of
     a tensor decide what happens: 'always', or depending on an argument.
     """
 
@@ -203,7 +204,7 @@ class Handle(Generic[H]):
             random = "nondeterministic_seeded" in tags
         return Facts(
             family=record.family if record is not None else "",
-            view=not written and any(param.alias is not None for param in self.params),
+            view=gives_view(self._read()),
             inplace=bool(written) and not out and named_inplace,
             out=out,
             mutates=tuple(param.name for param in written),

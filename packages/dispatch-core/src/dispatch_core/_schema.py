@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-__all__ = ["DTYPES", "LAYOUTS", "MEMORY_FORMATS", "Argument", "Schema", "read_schema", "split_name"]
+__all__ = [
+    "DTYPES",
+    "LAYOUTS",
+    "MEMORY_FORMATS",
+    "Argument",
+    "Schema",
+    "gives_view",
+    "read_schema",
+    "split_name",
+]
 
 # `Tensor(a!)`, `Tensor(a -> *)`, `Tensor(a|b)`; but not the element types of `Dict(str, int)`.
 _ALIAS = re.compile(
@@ -80,6 +89,19 @@ class Schema:
         """Give 'aten::addmv.out'."""
         dot = "." if self.overload else ""
         return f"{self.namespace}::{self.base}{dot}{self.overload}"
+
+
+def _sets(alias: str) -> frozenset[str]:
+    """Give the alias sets of an annotation: of 'a|b', 'a!' or 'a -> *'."""
+    return frozenset(alias.partition("->")[0].rstrip("! ").split("|"))
+
+
+def gives_view(schema: Schema) -> bool:
+    """Say whether a result may share memory with an argument that is not written."""
+    aliases = [argument.alias for argument in schema.arguments if argument.alias is not None]
+    written = frozenset[str]().union(*(_sets(alias) for alias in aliases if "!" in alias))
+    results = [found.group(1) for found in map(_ALIAS.search, schema.returns) if found]
+    return any("!" not in alias and _sets(alias) - written for alias in results)
 
 
 def split_name(qualified_name: str) -> tuple[str, str, str]:

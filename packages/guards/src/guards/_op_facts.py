@@ -141,13 +141,22 @@ def _from_torch(name: str) -> OpFacts:
     said: dict[str, Any] = {
         **_DEFAULTS,
         **{key: value for key, (tag, value) in _TAGS.items() if tag in tags},
-        "view": bool(aliased) and not written,
+        "view": _gives_view(schema),
         "inplace": bool(written) and not out and _is_inplace_name(short),
         "out": out,
         "mutates": tuple(a.name for a in written),
         "composite": _composite(name),
     }
     return OpFacts(**said, family="", known=False)
+
+
+def _gives_view(schema: Any) -> bool:
+    arguments = [a.alias_info for a in schema.arguments if a.alias_info is not None]
+    written = {name for alias in arguments if alias.is_write for name in alias.before_set}
+    results = [r.alias_info for r in schema.returns if r.alias_info is not None]
+    # torch gives an empty set for `(*)`, which may share with anything.
+    sets = [alias.before_set or {"*"} for alias in results if not alias.is_write]
+    return any(names - written for names in sets)
 
 
 def _is_inplace_name(short: str) -> bool:

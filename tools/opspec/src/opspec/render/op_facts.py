@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opspec.model import Operator, aliases_of
+from opspec.model import Operator, Schema, aliases_of
 from opspec.render.layout import bracketed, comment_header, literal, string
 
-__all__ = ["facts_of", "render_facts"]
+__all__ = ["facts_of", "gives_view", "render_facts"]
 
 
 def facts_of(operator: Operator) -> dict[str, object]:
@@ -19,8 +19,7 @@ def facts_of(operator: Operator) -> dict[str, object]:
         if any(alias.write for alias in aliases_of(parameter.type))
     )
     facts: dict[str, object] = {}
-    returned = [alias for result in schema.returns for alias in aliases_of(result.type)]
-    if not mutates and returned:
+    if gives_view(schema):
         facts["view"] = True
     # torch's own rule: what is written into is passed by keyword.
     out = any(p.kwarg_only and p.name in mutates for p in schema.parameters)
@@ -39,6 +38,14 @@ def facts_of(operator: Operator) -> dict[str, object]:
     if operator.output_shape != "static":
         facts["output_shape"] = operator.output_shape
     return facts
+
+
+def gives_view(schema: Schema) -> bool:
+    """Say whether a result may share memory with an argument that is not written."""
+    aliases = [alias for parameter in schema.parameters for alias in aliases_of(parameter.type)]
+    written = {name for alias in aliases if alias.write for name in alias.before}
+    results = [alias for result in schema.returns for alias in aliases_of(result.type)]
+    return any(not alias.write and set(alias.before) - written for alias in results)
 
 
 def _named_inplace(name: str) -> bool:
