@@ -6,24 +6,23 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._errors import TableError, near_matches
+from dispatch_core._entry import Entry, MissingEntry
+from dispatch_core._errors import TableError
 from dispatch_core._handle import Handle
 from dispatch_core._honest import (
     ask_classes,
-    gives_one_tensor,
     handler_failed,
     nobody_took,
     op_name,
-    result_check,
 )
-from dispatch_core._registry import handle_of, spec_index, spec_namespaces
-from dispatch_core._signatures import check_general_handler, check_handlers, takes_types
+from dispatch_core._registry import handle_of
+from dispatch_core._rules import has_family, has_tag, known_family, known_tag
+from dispatch_core._signatures import check_general_handler, check_handlers
 
 if TYPE_CHECKING:
     from dispatch_core._coverage import Coverage
@@ -34,54 +33,9 @@ H = TypeVar("H")
 F = TypeVar("F", bound=Callable[..., Any])
 Handler = Callable[..., Any]
 Missing = Literal["error", "decompose", "next"]
-Kind = Literal["exact", "packet", "where", "fallback", "missing"]
 
 _tables: weakref.WeakSet[HandlerTable] = weakref.WeakSet()
 _lock = threading.RLock()
-
-
-class Entry:
-    """What answers one overload: the handler, and how to call it."""
-
-    __slots__ = (
-        "at_once",
-        "check",
-        "found_by",
-        "handler",
-        "kind",
-        "run",
-        "simple",
-        "table",
-        "with_types",
-    )
-
-    def __init__(
-        self, func: Any, kind: Kind, found_by: str, handler: Handler, table: HandlerTable
-    ) -> None:
-        self.handler: Handler | None
-        self.kind = kind
-        self.found_by = found_by
-        self.handler = handler
-        self.table = table
-        run = named_after(handler, op_name(func))
-        self.with_types = kind != "exact" and takes_types(handler)
-        self.run = run if kind == "exact" or self.with_types else functools.partial(run, func)
-        self.simple = not self.with_types
-        self.check = result_check(func, handler)
-        self.at_once = torch.Tensor if gives_one_tensor(func) else None  # needs no check
-
-
-class _Missing(Entry):
-    """No handler: what the nearest table says about such operators."""
-
-    __slots__ = ()
-
-    def __init__(self, table: HandlerTable) -> None:
-        self.kind = "missing"
-        self.found_by = "missing"
-        self.handler = None
-        self.table = table
-        self.simple = False
 
 
 class _Entries(dict[Any, Entry]):
@@ -96,25 +50,6 @@ class _Entries(dict[Any, Entry]):
         with _lock:
             entry = self[func] = self.table._resolve(func)
         return entry
-
-
-def named_after(handler: Handler, name: str) -> Handler:
-    """Give the same function with the operator's name in its frames.
-
-    A traceback through ten handlers called `_` says nothing.
-    """
-    if not isinstance(handler, FunctionType):
-        return handler
-    own = handler.__name__
-    shown = name if own in ("_", "<lambda>") else f"{own}[{name}]"
-    names: dict[str, Any] = {"co_name": shown}
-    if hasattr(handler.__code__, "co_qualname"):  # Python 3.11
-        names["co_qualname"] = shown
-    code = handler.__code__.replace(**names)
-    named = FunctionType(code, handler.__globals__, own, handler.__defaults__, handler.__closure__)
-    named.__kwdefaults__ = handler.__kwdefaults__
-    named.__dict__.update(handler.__dict__)
-    return named
 
 
 class HandlerTable:
@@ -244,10 +179,10 @@ class HandlerTable:
         """
         conditions: list[tuple[str, Callable[[Handle[Any]], bool]]] = []
         if tag is not None:
-            conditions.append((f"tag {tag}", functools.partial(_has_tag, _known_tag(tag))))
+            conditions.append((f"tag {tag}", functools.partial(has_tag, known_tag(tag))))
         if family is not None:
             conditions.append(
-                (f"family {family}", functools.partial(_has_family, _known_family(family)))
+                (f"family {family}", functools.partial(has_family, known_family(family)))
             )
         if predicate is not None:
             name = getattr(predicate, "__name__", repr(predicate))
@@ -313,7 +248,7 @@ class HandlerTable:
                         return Entry(func, "where", found_by, handler, table)
             if table._fallback is not None:
                 return Entry(func, "fallback", "fallback", table._fallback, table)
-        return _Missing(self)
+        return MissingEntry(self)
 
     # ── running ─────────────────────────────────────────────────────────────────────────────────
 
@@ -429,36 +364,6 @@ def _forget_entries() -> None:
     with _lock:
         for table in list(_tables):
             table._entries.clear()
-
-
-def _known_tag(tag: str) -> str:
-    name = getattr(tag, "name", tag)
-    known = list(torch.Tag.__members__)
-    if name not in known:
-        near = near_matches(name, known)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise TableError(f"torch has no tag {name!r}{hint}")
-    return str(name)
-
-
-def _known_family(family: str) -> str:
-    known: set[str] = set()
-    for namespace in spec_namespaces():
-        index = spec_index(namespace)
-        known.update(index.families if index is not None else ())
-    if family not in known:
-        near = near_matches(family, known)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise TableError(f"the specs have no family {family!r}{hint}")
-    return family
-
-
-def _has_tag(tag: str, handle: Handle[Any]) -> bool:
-    return tag in handle.tags
-
-
-def _has_family(family: str, handle: Handle[Any]) -> bool:
-    return handle.facts.family == family
 
 
 for _function in (HandlerTable.dispatch, HandlerTable._answer):
