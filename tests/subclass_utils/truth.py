@@ -140,7 +140,7 @@ def compare_tensor(plain: torch.Tensor, got: Any, where: str, *, values: bool = 
         if have[name] != wanted[name]
     ]
     if not faults and values:
-        with torch.no_grad():
+        with torch.inference_mode(plain.is_inference()), torch.no_grad():
             if not same_values(inner.detach(), plain.detach()):
                 faults.append(f"{where}: other values")
     return faults

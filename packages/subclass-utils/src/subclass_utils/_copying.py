@@ -8,6 +8,7 @@ import enum
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -22,6 +23,7 @@ from subclass_utils._torch_private import (
 )
 
 __all__ = [
+    "CLASSES",
     "as_view_of",
     "decode",
     "deepcopy_wrapper",
@@ -31,6 +33,9 @@ __all__ = [
     "rebuild_wrapper",
     "reduce_wrapper",
 ]
+
+CLASSES: WeakValueDictionary[tuple[str, str], type[Any]] = WeakValueDictionary()
+"""The wrapper classes of this process by module and name, also those of no module's namespace."""
 
 # ── the outside ─────────────────────────────────────────────────────────────────────────────────
 

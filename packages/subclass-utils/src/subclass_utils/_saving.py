@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from subclass_utils._copying import (
+    CLASSES,
     decode,
     describe_outside,
     encode,
@@ -127,6 +128,9 @@ def _build_wrapper(name: str, entry: Mapping[str, Any], build: Any) -> Any:
 
 
 def _find_class(module: str, name: str) -> Any:
+    known = CLASSES.get((module, name))
+    if known is not None:
+        return known
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         found = getattr(found, part, None)

@@ -89,6 +89,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         _make_honest(cls)
         register_collation(cls)
         add_safe_globals([cls])
+        _copying.CLASSES[cls.__module__, cls.__qualname__] = cls
 
     @classmethod
     def _set_up_table(cls) -> None:
