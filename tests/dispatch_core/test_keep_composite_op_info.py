@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from dispatch_core import DispatchMode, handle_of, keep_composite
 
 pytestmark = [
@@ -86,9 +85,11 @@ def leaves_of(sample: Any) -> list[torch.Tensor]:
 def run(info: Any, sample: Any, scope: Any) -> list[Any]:
     """Give the results, their gradients, and the gradients of those."""
     fresh = sample.transform(
-        lambda value: value.detach().clone().requires_grad_(value.requires_grad)
-        if isinstance(value, torch.Tensor)
-        else value
+        lambda value: (
+            value.detach().clone().requires_grad_(value.requires_grad)
+            if isinstance(value, torch.Tensor)
+            else value
+        )
     )
     torch.manual_seed(1)
     with scope:
@@ -96,7 +97,7 @@ def run(info: Any, sample: Any, scope: Any) -> list[Any]:
         leaves = leaves_of(fresh)
         if not results or not leaves:
             return results
-        total = sum((value.abs() ** 2).sum() for value in results)
+        total: Any = sum((value.abs() ** 2).sum() for value in results)
         again = info.supports_gradgrad
         first = torch.autograd.grad(total, leaves, create_graph=again, allow_unused=True)
         second: list[Any] = []
