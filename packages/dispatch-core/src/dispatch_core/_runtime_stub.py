@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import functools
 import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dispatch_core._errors import BindError
 from dispatch_core._schema import Schema
 
-__all__ = ["accept_schema_names", "make_stub", "safe_name"]
+__all__ = ["accept_schema_names", "make_stub", "parameter_names"]
 
 Stub = Callable[..., dict[str, Any]]
 
 
-def safe_name(name: str) -> str:
-    """Give a parameter name that Python takes: 'from' becomes 'from_'."""
-    return name + "_" if keyword.iskeyword(name) else name
+def parameter_names(names: Sequence[str]) -> list[str]:
+    """Name parameters as Python takes them: 'from' becomes 'from_', or 'from__' beside a 'from_'.
+
+    The rule of codegen, whose stubs and handler types have these names.
+    """
+    taken = set(names)
+    found = []
+    for name in names:
+        if keyword.iskeyword(name):
+            while name in taken:
+                name += "_"
+            taken.add(name)
+        found.append(name)
+    return found
 
 
 def make_stub(schema: Schema) -> Stub:
@@ -37,11 +48,11 @@ def make_stub(schema: Schema) -> Stub:
     last_renamed = max(
         (i for i, a in enumerate(schema.arguments) if keyword.iskeyword(a.name)), default=-1
     )
-    for index, argument in enumerate(schema.arguments):
+    spelled = parameter_names(names)
+    for index, (argument, name) in enumerate(zip(schema.arguments, spelled, strict=True)):
         if argument.kwarg_only and not starred:
             signature.append("*")
             starred = True
-        name = safe_name(argument.name)
         value = name
         if argument.has_default:
             default = argument.default
@@ -69,7 +80,8 @@ def accept_schema_names(stub: Stub, schema: Schema) -> Stub:
     A schema without keywords of Python among its names gets its stub back.
     """
     names = [argument.name for argument in schema.arguments]
-    renamed = {name: safe_name(name) for name in names if keyword.iskeyword(name)}
+    spelled = parameter_names(names)
+    renamed = {name: own for name, own in zip(names, spelled, strict=True) if name != own}
     if not renamed:
         return stub
     last = max(names.index(name) for name in renamed)

@@ -9,13 +9,13 @@ on some call, so the difference is reported when it is registered.
 from __future__ import annotations
 
 import inspect
-import keyword
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from dispatch_core._errors import HandlerSignatureError
 from dispatch_core._handle import Handle, Param
 from dispatch_core._honest import describe_handler
+from dispatch_core._runtime_stub import parameter_names
 
 __all__ = ["check_general_handler", "check_handlers", "takes_types"]
 
@@ -110,13 +110,14 @@ def _differences(params: Sequence[Param], signature: inspect.Signature) -> list[
     given = list(signature.parameters.values())
     positional = [parameter for parameter in given if parameter.kind in _POSITIONAL]
     by_keyword = {p.name: p for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    spelled = _spelled(params)
     wanted_positional = [param for param in params if not param.kwarg_only]
     wanted_by_keyword = {param.name: param for param in params if param.kwarg_only}
     found: list[str] = []
     for index, param in enumerate(wanted_positional):
         if index < len(positional):
             own = positional[index]
-            if own.name not in _spellings(param.name):
+            if own.name not in (param.name, spelled[param.name]):
                 misplaced = wanted_by_keyword.get(own.name)
                 if misplaced is not None:
                     found.append(f"{own.name!r} must be keyword-only: write it after `*`")
@@ -125,7 +126,8 @@ def _differences(params: Sequence[Param], signature: inspect.Signature) -> list[
                     found.append(
                         f"parameter {index + 1} is called {param.name!r}, not {own.name!r}"
                     )
-            found += _default_differences(param, own)
+            else:
+                found += _default_differences(param, own)
         elif param.name in by_keyword:
             found.append(f"{param.name!r} is passed positionally: write it before `*`")
         else:
@@ -150,12 +152,14 @@ def _differences(params: Sequence[Param], signature: inspect.Signature) -> list[
     return found
 
 
-def _spellings(name: str) -> tuple[str, ...]:
-    return (name, name + "_") if keyword.iskeyword(name) else (name,)
+def _spelled(params: Sequence[Param]) -> dict[str, str]:
+    """Give for each parameter the name that Python takes."""
+    names = [param.name for param in params]
+    return dict(zip(names, parameter_names(names), strict=True))
 
 
 def _default_differences(param: Param, own: inspect.Parameter) -> list[str]:
-    if own.name not in _spellings(param.name) or param.required:
+    if param.required:
         return []
     if own.default is _EMPTY:
         return [f"{param.name!r} has no default; torch leaves it out when it is {param.default!r}"]
@@ -177,11 +181,12 @@ def _same(wanted: object, own: object) -> bool:
 def _write(params: Sequence[Param]) -> str:
     parts: list[str] = []
     starred = False
+    spelled = _spelled(params)
     for param in params:
         if param.kwarg_only and not starred:
             parts.append("*")
             starred = True
-        name = param.name + "_" if keyword.iskeyword(param.name) else param.name
+        name = spelled[param.name]
         default = tuple(param.default) if isinstance(param.default, list) else param.default
         parts.append(name if param.required else f"{name}={default!r}")
     return f"({', '.join(parts)})"
