@@ -364,6 +364,23 @@ def test_higher_order_operator_says_what_to_register() -> None:
         Measured.__torch_dispatch__(cond_op, (Measured,), (metre(1), None, None, ()), {})
 
 
+@pytest.mark.parametrize(
+    ("make", "values"),
+    [
+        (lambda x: x.new_tensor([1, 2]), [1.0, 2.0]),
+        (lambda x: x.new([1.0, 2.0]), [1.0, 2.0]),
+        (lambda x: x.new_tensor([1], dtype=torch.int64), [1]),
+        (lambda x: x.new_ones(2), [1.0, 1.0]),
+        (lambda x: x.new_full((1,), 3.0), [3.0]),
+    ],
+)
+def test_new_tensors_are_wrapped_with_the_metadata(make: Any, values: list[Any]) -> None:
+    made = make(metre(3))
+    assert type(made) is Measured
+    assert made.unit is Unit.METRE
+    assert made.elem.tolist() == values
+
+
 # ── where the outside differs ───────────────────────────────────────────────────────────────────
 
 

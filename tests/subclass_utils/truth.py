@@ -94,8 +94,8 @@ def autograd_facts(tensor: torch.Tensor) -> dict[str, Any]:
     return {
         "requires_grad": tensor.requires_grad,
         "is_leaf": tensor.is_leaf,
-        # reshape goes by another node for a subclass, to the same effect.
-        "grad_fn": type(tensor.grad_fn).__name__.replace("ReshapeAlias", "View"),
+        # reshape, and overloads of one operator, go by another node for a subclass.
+        "grad_fn": type(tensor.grad_fn).__name__.replace("ReshapeAlias", "View").rstrip("01234"),
         "is_view": False if inference else tensor._is_view(),
         "has_base": False if inference else tensor._base is not None,
         "version": 0 if inference else tensor._version,

@@ -242,6 +242,26 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             setattr(self, name, tensor)
         cls._carry_metadata(self, other)
 
+    def new_tensor(  # type: ignore[override]  # options go on as they are
+        self, data: Any, *, requires_grad: bool = False, **options: Any
+    ) -> Any:
+        """Make a tensor of `data` with this one's dtype and device, as `new_ones` would."""
+        # torch reads data without asking anybody, and does not know our dispatch key there.
+        if isinstance(data, WrapperTensor):
+            data = data.to_plain()
+        with without_modes():
+            empty = torch.empty(0, dtype=self.dtype, device=self.device)
+            made: Any = empty.new_tensor(data, **options)
+        if self._transparent:
+            made = type(self).from_plain(made, self)
+        return made.requires_grad_(requires_grad)
+
+    def new(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a tensor of a size or of data: torch's old way to say new_empty, new_tensor."""
+        with without_modes():
+            made = torch.empty(0, dtype=self.dtype, device=self.device).new(*args, **kwargs)
+        return type(self).from_plain(made, self) if self._transparent else made
+
     # ── torch.compile ───────────────────────────────────────────────────────────────────────────
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
