@@ -10,6 +10,7 @@ import ast
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ MODULES = {
     "limits": "eager",
     "surroundings": "aot_eager",
 }
+WORLDS = ("torch", "guards")
 OTHER = {"eager": "aot_eager", "aot_eager": "eager"}
 
 
@@ -39,16 +41,20 @@ def scenarios() -> list[Any]:
     return found
 
 
-def start(world: str, runs: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.guards.fidelity.program", world, *runs]
-    return subprocess.Popen(
-        command,
+def run(world: str, runs: list[str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.guards.fidelity.program", world, *runs],
         cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         encoding="utf-8",
+        check=False,
+        timeout=1800,
     )
+    assert done.returncode == 0, done.stderr[-4000:]
+    results: dict[str, Any] = json.loads(done.stdout)
+    assert results.pop("world") == world
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +63,9 @@ def worlds(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     runs = [f"{module}:{backend}" for module, backend in MODULES.items()]
     if request.config.getoption("--long"):
         runs += [f"{module}:{OTHER[backend]}" for module, backend in MODULES.items()]
-    processes = {world: start(world, runs) for world in ("torch", "guards")}
-    results = {}
-    for world, process in processes.items():
-        output, errors = process.communicate(timeout=1800)
-        assert process.returncode == 0, errors[-4000:]
-        results[world] = json.loads(output)
-        assert results[world].pop("world") == world
-    return results
+    with ThreadPoolExecutor(2) as pool:
+        results = pool.map(run, WORLDS, [runs, runs])
+        return dict(zip(WORLDS, results, strict=True))
 
 
 @pytest.mark.parametrize("scenario", scenarios())
