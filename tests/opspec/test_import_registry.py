@@ -68,6 +68,13 @@ def test_the_registry_holds_what_torch_2_13_is_known_to_hold(pinned: Registry) -
 
 
 @pytest.mark.slow
+def test_tags_are_those_of_the_overloads_object_where_python_adds_some(pinned: Registry) -> None:
+    tags = {operator.qualified_name: set(operator.tags) for operator in pinned.dispatcher}
+    assert tags["prims::abs"] == {"pointwise", "pt2_compliant_tag"}
+    assert tags["rngprims::philox_rand"] == {"nondeterministic_seeded"}
+
+
+@pytest.mark.slow
 def test_the_specs_name_every_operator(
     registered: dict[str, RegisteredOperator], specified: dict[str, Operator]
 ) -> None:

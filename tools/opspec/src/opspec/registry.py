@@ -42,6 +42,7 @@ class RegisteredOperator:
     schema: str
     """torch's own text."""
     tags: frozenset[str]
+    """As `op.tags` says, with those that Python adds."""
     composite: Composite
 
     @property
@@ -79,7 +80,16 @@ for schema in C._jit_get_all_schemas():
     schemas[name] = str(schema)
 
 def tags(name):
-    found = C._get_operation_overload(*name.partition(".")[::2])
+    # Python adds tags of its own to prims, and these are in the object of the overload only. It
+    # exists already where that happened, and asking for another one would make it.
+    base, _, overload = name.partition(".")
+    namespace, _, short = base.partition("::")
+    owner = torch.ops
+    for step in (namespace, short, overload or "default"):
+        owner = getattr(owner, "__dict__", {}).get(step)
+    if isinstance(owner, torch._ops.OpOverload):
+        return sorted(tag.name for tag in owner.tags)
+    found = C._get_operation_overload(base, overload)
     return sorted(tag.name for tag in found[2]) if found else []
 
 def composite(name):

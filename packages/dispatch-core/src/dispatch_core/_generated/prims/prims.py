@@ -142,7 +142,7 @@ def _sink_tokens(tokens):
     return {"tokens": tokens}
 
 
-@stub("prims::abs(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub("prims::abs(Tensor self) -> Tensor", tags="pointwise pt2_compliant_tag", composite="explicit")
 def abs(self):
     return {"self": self}
 
@@ -168,7 +168,7 @@ def add(self, other):
 
 @stub(
     "prims::amax(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pt2_compliant_tag reduction",
     composite="explicit",
 )
 def amax(inp, dims, *, output_dtype=None):
@@ -177,7 +177,7 @@ def amax(inp, dims, *, output_dtype=None):
 
 @stub(
     "prims::amin(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pt2_compliant_tag reduction",
     composite="explicit",
 )
 def amin(inp, dims, *, output_dtype=None):
@@ -276,7 +276,11 @@ def bitwise_and(self, other):
     return {"self": self, "other": other}
 
 
-@stub("prims::bitwise_not(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::bitwise_not(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def bitwise_not(self):
     return {"self": self}
 
@@ -359,14 +363,18 @@ def conj(a):
     return {"a": a}
 
 
-@stub("prims::conj_physical(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::conj_physical(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def conj_physical(self):
     return {"self": self}
 
 
 @stub(
     "prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise",
     composite="explicit",
 )
 def convert_element_type(a, dtype):
@@ -410,7 +418,11 @@ def device_put(a, device, non_blocking=False):
     return {"a": a, "device": device, "non_blocking": non_blocking}
 
 
-@stub("prims::digamma(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::digamma(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def digamma(self):
     return {"self": self}
 
@@ -497,7 +509,11 @@ def exp(self):
     return {"self": self}
 
 
-@stub("prims::exp2(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::exp2(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def exp2(self):
     return {"self": self}
 
@@ -550,7 +566,7 @@ def floor(self):
 
 @stub(
     "prims::fmax(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def fmax(self, other):
@@ -559,7 +575,7 @@ def fmax(self, other):
 
 @stub(
     "prims::fmin(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def fmin(self, other):
@@ -643,7 +659,7 @@ def gt(self, other):
 
 @stub(
     "prims::hypot(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def hypot(self, other):
@@ -652,7 +668,7 @@ def hypot(self, other):
 
 @stub(
     "prims::igamma(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def igamma(self, other):
@@ -661,7 +677,7 @@ def igamma(self, other):
 
 @stub(
     "prims::igammac(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def igammac(self, other):
@@ -733,7 +749,11 @@ def log1p(self):
     return {"self": self}
 
 
-@stub("prims::log2(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::log2(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def log2(self):
     return {"self": self}
 
@@ -749,7 +769,7 @@ def lt(self, other):
 
 @stub(
     "prims::maximum(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def maximum(self, other):
@@ -767,7 +787,7 @@ def maximum_value(dtype):
 
 @stub(
     "prims::minimum(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def minimum(self, other):
@@ -813,7 +833,7 @@ def neg(self):
 
 @stub(
     "prims::nextafter(Tensor self, Tensor other) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pointwise pt2_compliant_tag",
     composite="explicit",
 )
 def nextafter(self, other):
@@ -822,7 +842,7 @@ def nextafter(self, other):
 
 @stub(
     "prims::normal(SymInt[] shape, *, Scalar mean, Scalar std, ScalarType dtype, Device device, bool requires_grad, Generator? generator=None) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="nondeterministic_seeded pt2_compliant_tag",
     composite="explicit",
     random=True,
 )
@@ -861,7 +881,11 @@ def real(self):
     return {"self": self}
 
 
-@stub("prims::reciprocal(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::reciprocal(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def reciprocal(self):
     return {"self": self}
 
@@ -886,7 +910,7 @@ def reshape(a, shape):
 
 @stub(
     "prims::resize(Tensor(a!) a, SymInt[] shape) -> Tensor(a!)",
-    tags="pt2_compliant_tag",
+    tags="generated pt2_compliant_tag",
     composite="explicit",
 )
 def resize(a, shape):
@@ -903,7 +927,11 @@ def round(self):
     return {"self": self}
 
 
-@stub("prims::rsqrt(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::rsqrt(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def rsqrt(self):
     return {"self": self}
 
@@ -935,12 +963,20 @@ def shift_right_arithmetic(self, other):
     return {"self": self, "other": other}
 
 
-@stub("prims::sign(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::sign(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def sign(self):
     return {"self": self}
 
 
-@stub("prims::signbit(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::signbit(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def signbit(self):
     return {"self": self}
 
@@ -1033,14 +1069,18 @@ def transpose(a, permutation):
     return {"a": a, "permutation": permutation}
 
 
-@stub("prims::trunc(Tensor self) -> Tensor", tags="pt2_compliant_tag", composite="explicit")
+@stub(
+    "prims::trunc(Tensor self) -> Tensor",
+    tags="pointwise pt2_compliant_tag",
+    composite="explicit",
+)
 def trunc(self):
     return {"self": self}
 
 
 @stub(
     "prims::uniform(SymInt[] shape, *, Scalar low, Scalar high, ScalarType dtype, Device device, SymInt[] stride, Generator? generator=None) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="generated nondeterministic_seeded pt2_compliant_tag",
     composite="explicit",
     random=True,
 )
@@ -1058,7 +1098,7 @@ def uniform(shape, *, low, high, dtype, device, stride, generator=None):
 
 @stub(
     "prims::var(Tensor inp, int[]? dims, float? correction=1, *, ScalarType? output_dtype=None) -> Tensor",
-    tags="pt2_compliant_tag",
+    tags="pt2_compliant_tag reduction",
     composite="explicit",
 )
 def var(inp, dims, correction=1, *, output_dtype=None):

@@ -7,8 +7,9 @@ __all__ = ["philox_rand"]
 
 @stub(
     "rngprims::philox_rand(SymInt[] size, Tensor seed, Tensor offset, int[]? stride, Device? device=None, ScalarType? dtype=None) -> (Tensor, Tensor)",
-    tags="pt2_compliant_tag",
+    tags="nondeterministic_seeded",
     composite="explicit",
+    random=True,
 )
 def philox_rand(size, seed, offset, stride, device=None, dtype=None):
     return {

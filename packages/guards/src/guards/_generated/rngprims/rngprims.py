@@ -3,5 +3,5 @@
 __all__ = ["FACTS"]
 
 FACTS: dict[str, dict[str, object]] = {
-    "rngprims::philox_rand": {"composite": "explicit"},
+    "rngprims::philox_rand": {"composite": "explicit", "random": True},
 }
