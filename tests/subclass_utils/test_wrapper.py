@@ -315,6 +315,13 @@ def test_conjugate_and_negative_bits_are_those_of_the_inner_tensor() -> None:
     assert x.imag.elem.item() == -3
 
 
+def test_negative_view_of_a_plain_tensor_has_the_bit() -> None:
+    x = metre(2)._neg_view()
+    assert x.is_neg()
+    assert x.elem.is_neg()
+    assert (x + 0).elem.tolist() == [-1.0, -1.0]
+
+
 def test_view_of_a_wrapper_from_outside_under_inference_mode() -> None:
     x = metre(4)
     with torch.inference_mode():

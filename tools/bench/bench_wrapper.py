@@ -84,6 +84,8 @@ COMPARED: list[tuple[str, str, type[Any], str, Target | None]] = [
 
 def rows() -> Iterator[Row]:
     """Compare operators on wrappers of three numbers."""
+    for cls in (Ours, ByHand, WithTreeMap):
+        cls(torch.ones(3)) * cls(torch.ones(3))  # torch imports more on the first operator
     for work, code, other, against, target in COMPARED:
         ours, theirs = alternate(
             *(

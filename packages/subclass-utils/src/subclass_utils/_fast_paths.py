@@ -81,13 +81,17 @@ def run(types, args, kwargs):
     a0 = args[0] if args else None
     if a0.__class__ is cls and not outside_of_handlers():
         x0 = a0.{name}
-        if x0.layout is strided and not (x0.is_complex() or x0.is_neg()):
+        if x0.layout is strided and not x0.is_complex():
             with restore_caller_state():
                 result = call(x0, *args[1:], **kwargs)
             if result is x0:
                 return a0
             dtype = result.dtype
-            if not dtype.is_complex and result.is_inference() is is_inference_mode():
+            if not (
+                dtype.is_complex
+                or result.is_neg()
+                or result.is_inference() is not is_inference_mode()
+            ):
 {wrap}
                 share_storage(wrapper, a0)
                 return wrapper

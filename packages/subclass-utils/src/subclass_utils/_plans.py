@@ -18,6 +18,7 @@ from subclass_utils._torch_private import (
     composite_kernel,
     has_view_kernel,
     is_composite_implicit,
+    others_are_watching,
     outside_of_handlers,
     restore_caller_state,
 )
@@ -107,9 +108,10 @@ def run_whole(
 ) -> Any:
     """Run a composite operator on the inner tensors; NotImplemented where its parts are due.
 
-    They are where a gradient may be needed, and where a class has handlers for parts.
+    They are where a gradient may be needed, where a class has handlers for parts, and where a mode
+    or a transform of torch.func comes first.
     """
-    if not cls._transparent or cls._wants_parts() or is_kept(func):
+    if not cls._transparent or cls._wants_parts() or is_kept(func) or others_are_watching():
         return NotImplemented
     if differentiable and torch.is_grad_enabled():
         for value in (*args, *kwargs.values()):

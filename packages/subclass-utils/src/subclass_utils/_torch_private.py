@@ -37,6 +37,7 @@ __all__ = [
     "make_outside",
     "mkldnn_layout",
     "no_torch_function",
+    "others_are_watching",
     "outside_of_handlers",
     "restore_caller_state",
     "set_conj",
@@ -127,6 +128,17 @@ _is_excluded: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispa
 def outside_of_handlers() -> bool:
     """Say whether no dispatched call is under way, so that there is no state to restore."""
     return not _is_excluded(_snapshot_key)
+
+
+_count_modes: Callable[[], int] = _look_up(torch._C, "_len_torch_dispatch_stack")
+_transform: Callable[[], object] = _look_up(
+    _look_up(torch._C, "_functorch"), "peek_interpreter_stack"
+)
+
+
+def others_are_watching() -> bool:
+    """Say whether a dispatch mode or a transform of torch.func is on."""
+    return _count_modes() > 0 or _transform() is not None
 
 
 inference_mode: Callable[[bool], AbstractContextManager[None]] = _look_up(
