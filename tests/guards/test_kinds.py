@@ -152,7 +152,7 @@ class Hostile:
     __hash__ = object.__hash__
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # type: ignore[override]
+    def __class__(self) -> Any:
         return self._called()
 
 

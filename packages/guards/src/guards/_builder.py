@@ -26,7 +26,7 @@ from guards._code_check import CodeCheck, plain_function
 from guards._constants import spell
 from guards._container_checks import KeysCheck, LengthCheck, SetCheck, dict_keys
 from guards._errors import UnsupportedGuardError
-from guards._fetch import Absent, is_a
+from guards._fetch import Absent, is_a, plain_type
 from guards._front_end import register_duplicate_input
 from guards._guard import Guard, GuardBuilderBase
 from guards._source import Source, name_of
@@ -156,7 +156,7 @@ class GuardBuilder(GuardBuilderBase):
     ) -> None:
         """Guard on an int or float lying from ``low`` up to ``high``, both included."""
         value = self.value(guard)
-        if type(value) not in (int, float):
+        if plain_type(value) not in (int, float):
             raise UnsupportedGuardError(
                 f"RANGE_MATCH on {guard.name}: {spell(value)} is no int or float"
             )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
@@ -70,7 +72,9 @@ class GuardedCache(Generic[V]):
         self.gave_up = False
         # Readers take the tuple as it is; writers replace it whole, under the lock.
         self._entries: tuple[_Entry[V], ...] = ()
-        self._lock = threading.Lock()
+        # One thread may come back in here: what dies meanwhile may run code that asks the cache.
+        self._lock = threading.RLock()
+        self._busy = False
         self._stats = CacheStats()
         self._dead = False
 
@@ -91,7 +95,9 @@ class GuardedCache(Generic[V]):
         """
         entry = _Entry(check, value)
         warn = False
-        with self._lock:
+        before: tuple[_Entry[V], ...] = ()
+        with self._changing():
+            before = self._entries  # goes outside the lock: with it go values, which may run code
             others = tuple(e for e in self._entries if e.check is not check)
             if len(others) >= self.limit:
                 if self.on_limit == "error":
@@ -107,6 +113,7 @@ class GuardedCache(Generic[V]):
                     others = others[: self.limit - 1]
             if not self.gave_up or len(others) < self.limit:
                 self._entries = (entry, *others)
+        del before
         if warn:
             warnings.warn(
                 f"the guarded cache is full ({self.limit} entries) and takes no more; "
@@ -128,7 +135,7 @@ class GuardedCache(Generic[V]):
                 found = entry
                 break
         reason = None if found is not None or not entries else self._nearest(entries, L).code
-        with self._lock:
+        with self._changing():
             stats = self._stats
             stats.checks += tried
             if found is None:
@@ -168,18 +175,30 @@ class GuardedCache(Generic[V]):
 
     def clear(self) -> None:
         """Drop all entries; the numbers go on."""
-        with self._lock:
-            self._entries = ()
+        with self._changing():
+            before, self._entries = self._entries, ()
             self.gave_up = False
+        del before
 
     def _drop_dead(self) -> None:
         # Called from wherever an object died, perhaps by this very thread inside the lock.
         self._dead = True
         self._settle()
 
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self._lock:
+            outer, self._busy = self._busy, True
+            try:
+                yield
+            finally:
+                self._busy = outer
+
     def _settle(self) -> None:
         while self._dead and self._lock.acquire(blocking=False):
             try:
+                if self._busy:
+                    return  # this very thread is at it, further out, and settles when it is done
                 self._dead = False
                 alive = tuple(e for e in self._entries if not e.check.death.happened)
                 dropped = self._entries

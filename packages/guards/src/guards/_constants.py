@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from guards._fetch import is_a
+from guards._fetch import is_a, plain_type
 
 __all__ = ["constant_key", "is_constant", "is_constant_type", "same_constant", "spell", "type_name"]
 
@@ -42,7 +42,7 @@ def is_constant_type(cls: type) -> bool:
 
 def is_constant(value: object) -> bool:
     """Tell whether a value can be compared by value without running code of its class."""
-    cls = type(value)
+    cls = plain_type(value)
     if cls in _PLAIN or is_a(value, (enum.Enum, type)):
         return True
     if cls in _SEQUENCES or cls in _SETS:
@@ -62,7 +62,7 @@ def constant_key(value: Any) -> Hashable:
 
     A value that is no constant stands for itself by identity, so keep it alive meanwhile.
     """
-    cls = type(value)
+    cls = plain_type(value)
     if cls in _BY_REPR:
         return (cls, repr(value))
     if cls in _PLAIN:
@@ -106,11 +106,11 @@ _OPEN_CLOSE: dict[Any, tuple[str, str]] = {
 
 
 def _spell(value: Any, depth: int) -> str:
-    cls = type(value)
+    cls = plain_type(value)
     if cls in _PLAIN:
         return _spell_plain(value)
     if is_a(value, enum.Enum):
-        return f"{cls.__qualname__}.{object.__getattribute__(value, '_name_')}"
+        return f"{type(value).__qualname__}.{object.__getattribute__(value, '_name_')}"
     if is_a(value, type):
         return type_name(value)
     if cls is slice or cls is range:

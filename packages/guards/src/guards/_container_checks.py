@@ -10,7 +10,7 @@ from guards._checks import OneSourceCheck, snapshot, spell_found, wants, weakly
 from guards._constants import constant_key, is_constant, same_constant, spell
 from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
-from guards._fetch import Absent
+from guards._fetch import Absent, plain_type
 
 if TYPE_CHECKING:
     from guards._value_sources import ValueSource
@@ -27,7 +27,7 @@ class LengthCheck(OneSourceCheck):
         super().__init__(source)
         wants(type(length) is int and length >= 0, self.code, "a length", length)
         self.length = length
-        self._cls = cls
+        self._cls = cls if type(cls) is type else None
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         name = names[0]
@@ -36,6 +36,15 @@ class LengthCheck(OneSourceCheck):
             builtin = emitter.is_type(name, self._cls)
             return f"{builtin} and len({name}) == {self.length} or {slow} == {self.length}"
         return f"{slow} == {self.length}"
+
+    def pattern(self) -> tuple[str, Any] | None:
+        known = self._cls in (list, tuple, dict, set, frozenset, str)
+        return ("length", (self._cls, self.length)) if known else None
+
+    def holds(self, value: object) -> bool:
+        """Tell whether one value has this length."""
+        found = _fetch.length(value)
+        return type(found) is int and found == self.length
 
     def expected(self) -> str:
         return f"of length {self.length}"
@@ -144,7 +153,7 @@ class SetCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, value: set[Any] | frozenset[Any]) -> None:
         super().__init__(source)
-        if type(value) not in (set, frozenset) or not is_constant(value):
+        if plain_type(value) not in (set, frozenset) or not is_constant(value):
             raise UnsupportedGuardError(
                 f"SET_MATCH on {source.name()}: got {spell(value)}; "
                 "it takes a set or frozenset of constants"

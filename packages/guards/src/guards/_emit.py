@@ -166,7 +166,7 @@ class Emitter:
 
     def keep_watching(self, classes: Iterable[type]) -> None:
         """Let no other class take the place of one that is compared by its bare address."""
-        for cls in set(classes):
+        for cls in {id(cls): cls for cls in classes}.values():
             if is_kept_anyway(cls):
                 self._kept.append([cls])
             else:
@@ -186,11 +186,24 @@ class Emitter:
         """Tell whether an earlier line has made sure of a variable's class."""
         return self._types.get(variable) == id(cls)
 
-    def if_type(self, variable: str, cls: type, fast: str, source: ValueSource) -> str:
-        """Write ``fast`` for a variable of class ``cls``, and the careful way for any other."""
-        if self.has_type(variable, cls):
+    def if_type(
+        self, variable: str, cls: type, fast: str, source: ValueSource, unless: str | None = None
+    ) -> str:
+        """Write ``fast`` for a variable of class ``cls``, and the careful way for any other.
+
+        ``unless`` names an attribute which the class did not have; should it be given one, a
+        property perhaps, the careful way is taken too.
+        """
+        tests = [] if self.has_type(variable, cls) else [self.is_type(variable, cls)]
+        if unless is not None:
+            tests += [
+                f"{unless!r} not in type({variable}).__mro__[{number}].__dict__"
+                for number, base in enumerate(cls.__mro__)
+                if is_heap_type(base) and not base.__module__.startswith("torch.")
+            ]
+        if not tests:
             return fast
-        return f"({fast} if {self.is_type(variable, cls)} else {self.fetch(source, variable)})"
+        return f"({fast} if {' and '.join(tests)} else {self.fetch(source, variable)})"
 
     def fetch(self, source: ValueSource, variable: str) -> str:
         """Write the careful way to reach a source from its base's variable."""

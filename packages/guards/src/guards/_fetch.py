@@ -33,6 +33,7 @@ __all__ = [
     "length",
     "module_children",
     "module_table",
+    "plain_type",
     "reads_plainly",
 ]
 
@@ -63,6 +64,20 @@ def is_a(value: object, cls: type[T] | tuple[type[T], ...]) -> TypeGuard[T]:
     return issubclass(type(value), cls)
 
 
+class _Foreign:
+    """Stands for every class whose metaclass is not ``type``."""
+
+
+def plain_type(value: object) -> type:
+    """Give a value's class, to be looked up among known ones.
+
+    A class that a metaclass of its own made is known by a stand-in: looking it up could run the
+    metaclass's ``__hash__`` and ``__eq__``.
+    """
+    cls = type(value)
+    return cls if type(cls) is type else _Foreign
+
+
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
 _module_getattr = torch.nn.Module.__getattr__
@@ -90,7 +105,7 @@ def class_attribute(cls: type, name: str) -> Any:
 def instance_dict(obj: object) -> dict[str, Any] | None:
     """Give the dict that holds an object's own attributes; None where there is none to be had."""
     place: Any = class_attribute(type(obj), "__dict__")
-    if type(place) in _FIXED_PLACE:
+    if plain_type(place) in _FIXED_PLACE:
         namespace = place.__get__(obj, type(obj))
         return namespace if type(namespace) is dict else None
     return None
@@ -169,11 +184,12 @@ def _has(value: object, name: str) -> bool:
 
 def _from_fixed_place(place: Any, obj: object) -> Any:
     """Read a slot, or an attribute that C code computes for a class of C."""
-    if type(place) not in _FIXED_PLACE:
+    if plain_type(place) not in _FIXED_PLACE:
         return REFUSED
     # Tensor's own would hand the question to __torch_function__ of a subclass.
     of_tensor = is_a(obj, torch.Tensor) and type(place) is types.GetSetDescriptorType
-    if of_tensor and type(obj) not in (torch.Tensor, torch.nn.Parameter):
+    known = type(obj) is torch.Tensor or type(obj) is torch.nn.Parameter
+    if of_tensor and not known:
         return REFUSED
     try:
         return place.__get__(obj, type(obj))
@@ -182,7 +198,7 @@ def _from_fixed_place(place: Any, obj: object) -> Any:
 
 
 def _bound(found: Any, obj: object, cls: type) -> Any:
-    kind = type(found)
+    kind = plain_type(found)
     if kind is types.FunctionType:
         return types.MethodType(found, obj)
     if kind is staticmethod:

@@ -21,7 +21,7 @@ from guards import _fetch
 from guards._constants import constant_key, is_constant, spell
 from guards._emit import Emitter
 from guards._errors import MissingValueError, UnsupportedGuardError
-from guards._fetch import MISSING, REFUSED, Absent, is_a
+from guards._fetch import MISSING, REFUSED, Absent, is_a, plain_type
 from guards._source import ChainedSource, GuardSource, Source, guard_source_of
 
 __all__ = [
@@ -314,12 +314,13 @@ class AttrSource(ChainedValueSource):
 
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
         cls = type(example)
-        if self.member.isidentifier() and not is_a(example, (type, torch.Tensor)):
+        plain = type(cls) is type and not is_a(example, (type, torch.Tensor))
+        if plain and self.member.isidentifier():
             found = _fetch.class_attribute(cls, self.member)
             own = _fetch.instance_dict(example)
             in_dict = own is not None and self.member in own and found is MISSING
             if _fetch.reads_plainly(cls) and in_dict:
-                return emitter.if_type(base, cls, f"{base}.{self.member}", self)
+                return emitter.if_type(base, cls, f"{base}.{self.member}", self, self.member)
         return emitter.fetch(self, base)
 
 
@@ -354,7 +355,7 @@ class GetItemSource(ChainedValueSource):
         return _fetch.item(base, self.index, self.allow_call)
 
     def table(self, example: Any) -> tuple[str, Any] | None:
-        cls = type(example)
+        cls = plain_type(example)
         if cls in (list, tuple):
             return ("items", self.index) if type(self.index) is int else None
         if cls is dict:
@@ -559,7 +560,7 @@ class TensorPropertySource(ChainedValueSource):
             return MISSING
 
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
-        if type(example) in (torch.Tensor, torch.nn.Parameter):
+        if type(example) is torch.Tensor or type(example) is torch.nn.Parameter:
             idx = "" if self.idx is None else self.idx
             return emitter.if_type(base, type(example), f"{base}.{self.prop}({idx})", self)
         return emitter.fetch(self, base)

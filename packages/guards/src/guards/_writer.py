@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["Writer"]
 
 # From so many values on it pays to check them together.
-_WORTH_IT = {"tensors": 2, "identity": 8, "type": 256, "constant": 24, "immutable": 24}
+_WORTH_IT = {
+    "tensors": 2,
+    "identity": 8,
+    "type": 256,
+    "constant": 24,
+    "immutable": 24,
+    "length": 16,
+}
 
 
 class Writer:
@@ -240,6 +247,19 @@ class Writer:
         equal = f"all(map({emitter.constant(same_constant, 'same_constant')}, values, {expected}))"
         self._refuse_unless(f"{same} or {equal}")
 
+    def _write_length(self, group: _Group, values: str) -> None:
+        emitter = self.emitter
+        kinds = tuple(cls for cls, _ in group.expected())
+        lengths = tuple(length for _, length in group.expected())
+        self._lines += [f"values = {values}", "types = (*map(type, values),)"]
+        same_types = emitter.same_objects(kinds, "known_types", "types")
+        expected = emitter.constant(lengths, "lengths")
+        checks = [check for check, _, _ in group.members]
+        apart = emitter.constant(functools.partial(_have_lengths, checks), "have_lengths")
+        # Together where all are of the classes they were; ``len`` runs none of their code then.
+        together = f"({same_types} and (*map(len, values),) == {expected})"
+        self._refuse_unless(f"{together} or {apart}(values)")
+
     def _write_tensors(self, group: _Group, values: str) -> None:
         emitter = self.emitter
         checks = [check for check, _, _ in group.members]
@@ -272,6 +292,10 @@ class _Group:
 
 def _base_of(source: Source) -> Source | None:
     return source.base if isinstance(source, ChainedValueSource) else None
+
+
+def _have_lengths(checks: Sequence[Any], values: Sequence[object]) -> bool:
+    return all(check.holds(value) for check, value in zip(checks, values, strict=True))
 
 
 def _hold_one_by_one(checks: Sequence[TensorCheck], *tensors: object) -> bool:
