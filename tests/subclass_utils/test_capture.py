@@ -68,7 +68,7 @@ def test_log_keeps_no_tensor_alive() -> None:
     with capture_logs(all_tensors=True) as logs:
         x = LoggingTensor(torch.ones(1))
         y = x + torch.ones(1)
-        seen = [weakref.ref(x.elem), weakref.ref(y.elem)]
+        seen = [weakref.ref(x.elem), weakref.ref(y.elem)]  # type: ignore[attr-defined]
         del x, y
         gc.collect()
         assert [ref() for ref in seen] == [None, None]
@@ -122,7 +122,7 @@ def test_each_of_eight_threads_has_its_own_capture() -> None:
         with capture_logs() as logs:
             x = LoggingTensor(torch.ones(1))
             for _ in range(count):
-                x = x + 1
+                x = x + 1  # type: ignore[assignment]
         found[count] = list(logs)
 
     threads = [threading.Thread(target=work, args=(count,)) for count in range(8)]
@@ -150,5 +150,5 @@ def test_propagated_thread_writes_to_the_capture_that_started_it() -> None:
 def test_foreach_in_place_gives_nothing_back() -> None:
     xs = [LoggingTensor(torch.ones(1)), LoggingTensor(torch.ones(1))]
     with capture_logs() as logs:
-        torch._foreach_add_(xs, 1)
+        torch._foreach_add_(xs, 1)  # type: ignore[arg-type]
     assert logs == ["None = torch._ops.aten._foreach_add_([$0, $1], 1)"]

@@ -102,6 +102,6 @@ def test_handler_that_does_not_fit_is_refused_at_registration() -> None:
     cls = declare()
     with pytest.raises(HandlerSignatureError, match="mat2"):
 
-        @cls.table.implements(aten.mm.default)
+        @cls.table.implements(aten.mm.default)  # type: ignore[untyped-decorator]
         def mm(self: Any, other: Any) -> Any:
             return self

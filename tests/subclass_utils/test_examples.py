@@ -173,16 +173,16 @@ def test_units_are_trained_compiled_saved_loaded_and_collated() -> None:
     speed: Any = module.speed
     assert isinstance(speed, nn.Parameter)
     assert type(speed) is units.UnitTensor
-    assert str(speed.unit) == "m·s^-1"
-    assert speed.elem.item() == pytest.approx(3.0, abs=0.02)
+    assert str(speed.unit) == "m·s^-1"  # type: ignore[attr-defined]
+    assert speed.elem.item() == pytest.approx(3.0, abs=0.02)  # type: ignore[attr-defined]
 
     file = io.BytesIO()
     torch.save(module.state_dict(), file)
     file.seek(0)
     other: Any = Slope()
     other.load_state_dict(torch.load(file))
-    assert torch.equal(other.speed.elem, speed.elem)
-    assert other.speed.unit == speed.unit
+    assert torch.equal(other.speed.elem, speed.elem)  # type: ignore[attr-defined]
+    assert other.speed.unit == speed.unit  # type: ignore[attr-defined]
     assert other(duration(2.0)).unit == units.METRE
 
 
@@ -203,7 +203,7 @@ def test_quantised_layer_is_saved_loaded_and_compiled() -> None:
     layer.load_state_dict(state)
     assert torch.allclose(layer(x), wanted)
     with torch.no_grad():
-        assert torch.allclose(torch.compile(layer, backend="aot_eager")(x), wanted)
+        assert torch.allclose(torch.compile(layer, backend="aot_eager")(x), wanted)  # type: ignore[no-untyped-call]
     wanted.sum().backward()
     assert layer.bias.grad is not None
 

@@ -43,8 +43,8 @@ def test_autocast_casts_outside_and_inside() -> None:
     x = metre(4, 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = x @ x
-    assert y.dtype is y.elem.dtype is torch.bfloat16
-    assert y.unit is Unit.METRE
+    assert y.dtype is y.elem.dtype is torch.bfloat16  # type: ignore[attr-defined]
+    assert y.unit is Unit.METRE  # type: ignore[attr-defined]
 
 
 def test_hooks_see_wrappers() -> None:
@@ -55,8 +55,8 @@ def test_hooks_see_wrappers() -> None:
         seen.append(type(gradient))
         return gradient * 2
 
-    x.register_hook(double)
-    x.register_post_accumulate_grad_hook(lambda tensor: seen.append(type(tensor)))
+    x.register_hook(double)  # type: ignore[no-untyped-call]
+    x.register_post_accumulate_grad_hook(lambda tensor: seen.append(type(tensor)))  # type: ignore[no-untyped-call]
     (x * 3).sum().backward()
     assert x.grad is not None
     assert x.grad.elem.tolist() == [6.0, 6.0]  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def test_checkpoint_gives_the_gradient_of_the_plain_run(use_reentrant: bool) -> 
 def test_module_moves_and_keeps_class_and_metadata() -> None:
     module: Any = linear().to(torch.float64)
     assert isinstance(module.weight, Parameter)
-    assert type(module.weight) is Measured
+    assert type(module.weight) is Measured  # type: ignore[comparison-overlap]
     assert module.weight.dtype is module.weight.elem.dtype is torch.float64
     assert module.weight.unit is Unit.METRE
 
@@ -143,7 +143,7 @@ def test_optimizer_steps_equal_those_of_plain_parameters(name: str) -> None:
         states.append((parameters, writes))
     (plain, plain_writes), (wrapped, wrapped_writes) = states
     for one, other in zip(plain, wrapped, strict=True):
-        assert type(other) is Measured
+        assert type(other) is Measured  # type: ignore[comparison-overlap]
         assert torch.equal(other.elem, one.detach())
     assert wrapped_writes == plain_writes
 
@@ -178,7 +178,7 @@ def test_func_vmap_gives_wrappers() -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_func_jvp_and_vjp_give_wrappers() -> None:
     x = metre(3)
-    value, tangent = torch.func.jvp(lambda a: a * a, (x,), (x,))
+    value, tangent = torch.func.jvp(lambda a: a * a, (x,), (x,))  # type: ignore[misc]
     assert type(value) is type(tangent) is Measured
     (gradient,) = torch.func.vjp(lambda a: a * a, x)[1](x)
     assert torch.equal(gradient.elem, tangent.elem)
@@ -269,9 +269,9 @@ def test_compiled_function_takes_a_class_whose_outside_differs() -> None:
 
 def test_flatten_and_unflatten_are_each_others_inverse() -> None:
     for wrapper in (metre(2, 3).t(), scaled(1.0, 2.0)):
-        names, context = wrapper.__tensor_flatten__()
+        names, context = wrapper.__tensor_flatten__()  # type: ignore[attr-defined]
         inner = {name: getattr(wrapper, name) for name in names}
-        again = type(wrapper).__tensor_unflatten__(inner, context, wrapper.size(), wrapper.stride())
+        again = type(wrapper).__tensor_unflatten__(inner, context, wrapper.size(), wrapper.stride())  # type: ignore[attr-defined]
         assert type(again) is type(wrapper)
         assert (again.size(), again.stride(), again.dtype) == (
             wrapper.size(),
@@ -284,7 +284,7 @@ def test_flatten_and_unflatten_are_each_others_inverse() -> None:
 def test_deepcopy_of_a_module_keeps_parameters() -> None:
     module: Any = copy.deepcopy(linear())
     assert isinstance(module.weight, Parameter)
-    assert type(module.weight) is Measured
+    assert type(module.weight) is Measured  # type: ignore[comparison-overlap]
 
 
 def test_is_traceable() -> None:

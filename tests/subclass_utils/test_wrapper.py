@@ -58,8 +58,8 @@ def test_metadata_is_carried_along(operation: Any) -> None:
 
 def test_metadata_of_the_first_wrapper_counts() -> None:
     a, b = metre(1), Measured(torch.ones(1), Unit.SECOND)
-    assert (a + b).unit is Unit.METRE
-    assert (b + a).unit is Unit.SECOND
+    assert (a + b).unit is Unit.METRE  # type: ignore[attr-defined]
+    assert (b + a).unit is Unit.SECOND  # type: ignore[attr-defined]
 
 
 def test_metadata_falls_back_to_the_class_where_no_wrapper_says_it() -> None:
@@ -171,14 +171,14 @@ def test_handler_registered_after_first_use_is_called() -> None:
         pass
 
     x = Late(torch.ones(1))
-    assert (-x).elem.item() == -1
+    assert (-x).elem.item() == -1  # type: ignore[attr-defined]
 
     @Late.table.implements(aten.neg.default)
     def neg(self: Any) -> Any:
         return self
 
     assert -x is not None
-    assert (-x).elem.item() == 1
+    assert (-x).elem.item() == 1  # type: ignore[attr-defined]
 
 
 def test_type_error_of_a_handler_is_not_hidden() -> None:
@@ -242,8 +242,8 @@ def test_handler_that_writes_inside_keeps_the_outside_in_step() -> None:
 
     x = Resized(torch.ones(2, 3))
     x.t_()
-    assert x.shape == x.elem.shape == (3, 2)
-    assert x.stride() == x.elem.stride()
+    assert x.shape == x.elem.shape == (3, 2)  # type: ignore[attr-defined]
+    assert x.stride() == x.elem.stride()  # type: ignore[attr-defined]
 
 
 # ── views, writes and versions ──────────────────────────────────────────────────────────────────
@@ -309,17 +309,17 @@ def test_foreach_change_is_noticed_by_autograd() -> None:
 def test_conjugate_and_negative_bits_are_those_of_the_inner_tensor() -> None:
     x = Measured(torch.tensor([2 + 3j])).conj()
     assert x.is_conj()
-    assert x.elem.is_conj()
-    assert (Measured(torch.tensor([1 + 1j])) * x).elem.item() == 5 - 1j
+    assert x.elem.is_conj()  # type: ignore[attr-defined]
+    assert (Measured(torch.tensor([1 + 1j])) * x).elem.item() == 5 - 1j  # type: ignore[attr-defined]
     assert x.imag.is_neg()
-    assert x.imag.elem.item() == -3
+    assert x.imag.elem.item() == -3  # type: ignore[attr-defined]
 
 
 def test_negative_view_of_a_plain_tensor_has_the_bit() -> None:
     x = metre(2)._neg_view()
     assert x.is_neg()
-    assert x.elem.is_neg()
-    assert (x + 0).elem.tolist() == [-1.0, -1.0]
+    assert x.elem.is_neg()  # type: ignore[attr-defined]
+    assert (x + 0).elem.tolist() == [-1.0, -1.0]  # type: ignore[attr-defined]
 
 
 def test_view_of_a_wrapper_from_outside_under_inference_mode() -> None:
@@ -342,7 +342,7 @@ def test_wrappers_nest_the_outer_class_first() -> None:
     assert type(y.elem) is LoggingTensor
     assert y.elem.elem.tolist() == [2.0, 2.0]
     x.add_(1)
-    assert x.elem.elem.tolist() == [2.0, 2.0]
+    assert x.elem.elem.tolist() == [2.0, 2.0]  # type: ignore[attr-defined]
 
 
 def test_operators_outside_the_specs_are_wrapped_too() -> None:

@@ -124,7 +124,7 @@ def compare_tensor(plain: torch.Tensor, got: Any, where: str, *, values: bool = 
     if not isinstance(got, WrapperTensor):
         return [f"{where}: not a wrapper but {type(got).__name__}"]
     faults = []
-    inner = got.elem
+    inner = got.elem  # type: ignore[attr-defined]
     want = describe(plain)
     for side, tensor in (("outside", got), ("inside", inner)):
         have = describe(tensor)
@@ -173,10 +173,10 @@ def compare_aliasing(plain: Sequence[Any], got: Sequence[Any], inner: Sequence[A
                 continue
             if (a is b) != (got[i] is got[j]):
                 faults.append(f"tensors {j} and {i}: one object {got[i] is got[j]}")
-            want = torch._C._is_alias_of(a, b)
-            if torch._C._is_alias_of(got[i], got[j]) != want:
+            want = torch._C._is_alias_of(a, b)  # type: ignore[attr-defined]
+            if torch._C._is_alias_of(got[i], got[j]) != want:  # type: ignore[attr-defined]
                 faults.append(f"tensors {j} and {i}: outside aliased {not want}")
-            if torch._C._is_alias_of(inner[i], inner[j]) != want:
+            if torch._C._is_alias_of(inner[i], inner[j]) != want:  # type: ignore[attr-defined]
                 faults.append(f"tensors {j} and {i}: inside aliased {not want}")
     return faults
 
@@ -245,7 +245,7 @@ def compare_run(
         plain_all = tensors_of((plain, want))
         got_all = tensors_of((wrapped, got))
         if len(plain_all) == len(got_all) and len(plain_all) < 40 and not faults:
-            inner_all = [t.elem if isinstance(t, WrapperTensor) else t for t in got_all]
+            inner_all = [t.elem if isinstance(t, WrapperTensor) else t for t in got_all]  # type: ignore[attr-defined]
             faults += compare_aliasing(plain_all, got_all, inner_all)
         if backward and not faults:
             faults += compare_gradients(plain, want, wrapped, got)
@@ -287,6 +287,6 @@ def compare_gradients(plain: Any, want: Any, wrapped: Any, got: Any) -> list[str
             continue
         if describe(a)["size"] != describe(b)["size"] or a.dtype != b.dtype:
             faults.append(f"gradient {index}: other size or dtype")
-        elif not same_values(a, b.elem):
+        elif not same_values(a, b.elem):  # type: ignore[attr-defined]
             faults.append(f"gradient {index}: other values")
     return faults

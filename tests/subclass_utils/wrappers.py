@@ -27,20 +27,27 @@ class Measured(WrapperTensor):
     """Transparent, with metadata that travels along."""
 
     metadata = ("unit", "origin")
+    elem: torch.Tensor
     unit: Unit | None = None
     origin: Origin | None = None
 
 
 class Strict(WrapperTensor):
+    elem: torch.Tensor
     mixing = "error"
 
 
 class Loose(WrapperTensor):
+    elem: torch.Tensor
     mixing = "unwrap"
 
 
 class Scaled(WrapperTensor):
     """Whole numbers and a scale: the outside is of another dtype than the inner tensor."""
+
+    numbers: torch.Tensor
+    scale: torch.Tensor
+    bits: int
 
     inner_tensors = ("numbers", "scale")
     metadata = ("bits",)
