@@ -77,5 +77,5 @@ def install(wrapper_type: type[Any]) -> None:
     ]
     for name in {"aten::one_hot", *rank}:
         register(name, _kernel(name, wrapper_type, differentiable=False))
-    for name in {"aten::linear", "aten::max_pool1d", *composite_out_operators()} - {*rank}:
+    for name in {"aten::max_pool1d", *composite_out_operators()} - {*rank}:
         register(name, _kernel(name, wrapper_type))
