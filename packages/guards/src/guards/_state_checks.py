@@ -106,11 +106,15 @@ class StateCheck(Check):
 
     def _say(self, value: Any, other: Any) -> str:
         if not isinstance(value, dict):
-            return f"{self._title} {spell(value)}"
+            said: dict[str, dict[Any, str]] = {
+                "GRAD_MODE": {True: "on", False: "off"},
+                "DEFAULT_DEVICE": {None: "none"},
+            }
+            return said.get(self.code, {}).get(value) or spell(value)
         absent = "off" if self.code == "AUTOCAST_STATE" else None
         keys = [k for k in {**value, **other} if value.get(k, absent) != other.get(k, absent)]
         fields = [f"{k} {spell(value[k]) if k in value else absent}" for k in keys or value]
-        return f"{self._title}: {', '.join(fields)}" if fields else f"{self._title} {absent}"
+        return ", ".join(fields) or str(absent)
 
     def expected(self) -> str:
         now = self._read()
@@ -120,7 +124,7 @@ class StateCheck(Check):
         return self._say(self._read(), self.value if isinstance(self.value, dict) else {})
 
     def expression(self) -> str:
-        return f"{self._title} is as it was"
+        return self._title
 
     def state(self) -> dict[str, Any]:
         return {"code": self.code, "value": self.value}

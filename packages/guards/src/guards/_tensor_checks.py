@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,8 @@ class TensorCheck(OneSourceCheck):
             return self.facts["class"], spell_found(value)
         found = tensor_facts(value, self.sizes, self.strides)
         differ = [k for k in self.facts if self.facts[k] != found.get(k)]
+        if differ == ["state"]:
+            return _state_difference(self.facts["state"], found["state"])
         if not differ:
             return self.expected(), private.tensor_reason(self.guards, value)
         return tuple(  # type: ignore[return-value]
@@ -143,6 +146,20 @@ def tensor_facts(
         facts["size"] = _spell_dims(_dims(tensor.size), sizes)
         facts["stride"] = _spell_dims(_dims(tensor.stride), strides)
     return facts
+
+
+def _state_difference(wanted: str, found: str) -> tuple[str, str]:
+    """Say what a tensor's state lacks and has beyond what was wanted; torch's own state first."""
+    before, now = wanted.split(", "), found.split(", ")
+    lacks = [part for part in before if part and part not in now]
+    has = [part for part in now if part and part not in before]
+
+    def negated(parts: list[str]) -> list[str]:
+        return [re.sub(r" is on\b", " is off", p) if " is on" in p else f"not {p}" for p in parts]
+
+    order = sorted(range(len(lacks) + len(has)), key=lambda i: " is on" not in (lacks + has)[i])
+    expected, actual = lacks + negated(has), negated(lacks) + has
+    return ", ".join(expected[i] for i in order), ", ".join(actual[i] for i in order)
 
 
 def _dims(read: Any) -> list[int] | None:

@@ -110,10 +110,10 @@ def dispatch_state(tensor: torch.Tensor) -> list[str]:
     if torch.is_inference(tensor):
         said.append("an inference tensor")
     if torch.is_inference_mode_enabled():
-        said.append("seen inside inference_mode")
+        said.append("inference_mode is on")
     for device in ("cpu", "cuda", "mps", "xpu"):
         if any_autocast_enabled() and torch.is_autocast_enabled(device):
-            said.append(f"seen under autocast for {device}")
+            said.append(f"autocast is on for {device}")
     return said
 
 

@@ -38,6 +38,10 @@ _WORTH_IT = {
 }
 
 
+# Fewer than this are fetched one by one, and checked with those of other tables.
+_WORTH_A_TABLE = 8
+
+
 class Writer:
     """Write one check function for what a builder has collected.
 
@@ -95,7 +99,7 @@ class Writer:
         scattered: dict[tuple[str, int], _Group] = {}
         groups: list[_Group] = []
         for (kind, turn, *_), group in by_table.items():
-            if group.one_table and len(group.members) >= _WORTH_IT[kind]:
+            if group.one_table and len(group.members) >= max(_WORTH_IT[kind], _WORTH_A_TABLE):
                 groups.append(group)
             else:
                 rest = scattered.setdefault((kind, turn), _Group(kind, False))
