@@ -19,6 +19,7 @@ from opspec import check
 from opspec.cli import EXIT_CODES, VERBS, main
 from opspec.diagnostics import OpspecError
 from opspec.progress import Progress
+from opspec.writer import WriteError
 
 Files = Mapping[str, "str | bytes"]
 Write = Callable[[Files], Path]
@@ -44,6 +45,7 @@ def test_help_teaches_by_example_and_documents_exit_codes(capsys: Capture) -> No
     for verb, (_, meaning) in VERBS.items():
         assert f"    {verb:<9} {meaning}" in text
         assert f"opspec {verb}" in text or verb == "import"
+    assert set(EXIT_CODES) == {0, 1, 2, 3, 70, 130, 141}
     for code, meaning in EXIT_CODES.items():
         assert f"  {code:<4} {meaning}" in text
 
@@ -327,6 +329,12 @@ def failing(error: BaseException) -> SimpleNamespace:
         ),
         (OSError(28, "No space left on device"), 3, "opspec: no space left on device\n"),
         (OpspecError("bad specs"), 1, "opspec: bad specs\n"),
+        (
+            WriteError(Path("x.py"), "cannot write this file: it is read-only"),
+            3,
+            "opspec: x.py: error: cannot write this file: it is read-only\n",
+        ),
+        (BrokenPipeError(), 141, ""),
         (
             RecursionError("too deep"),
             70,

@@ -28,9 +28,10 @@ EXIT_CODES = {
     0: "fine",
     1: "faults in the specs, or with --check and diff: something is out of date or differs",
     2: "wrong usage",
-    3: "the machine failed: a file cannot be written, memory ran out",
+    3: "the machine failed: what a run writes cannot be written or compared, memory ran out",
     70: "a fault of opspec itself; OPSPEC_DEBUG=1 shows where",
     130: "interrupted",
+    141: "who read the output closed it, as `| head` does",
 }
 
 # Verb → (module, what it does). The modules are imported when they are asked for.
@@ -144,13 +145,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else 2
     except BrokenPipeError:
         _mute()
-        return 141  # as a program that SIGPIPE ended
+        return 141  # as a program has it that SIGPIPE ended
     except KeyboardInterrupt:
         _say("opspec: interrupted")
         return 130
     except OpspecError as error:
         _say(f"opspec: {error}")
-        return 1
+        return error.exit_code
     except MemoryError:
         _say("opspec: out of memory")
         return 3

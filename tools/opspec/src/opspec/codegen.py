@@ -95,7 +95,7 @@ def codegen(
     """Generate the code of all packages below `out`, or with `check` only say what differs.
 
     Gives the exit code: 0 when the files are in step with the specs, 1 when the specs have faults
-    or `check` found a difference, 3 when a file cannot be read or written.
+    or `check` found a difference, 3 when a generated file cannot be read or written.
     """
     stdout = sys.stdout if stdout is None else stdout
     stderr = sys.stderr if stderr is None else stderr
@@ -137,7 +137,7 @@ def _full_run(
         write(comparison, folders)
     except WriteError as error:
         print(error, file=stderr)
-        return 3
+        return error.exit_code
     for path in comparison.foreign:
         print(f"{path}: note: nobody generated this file, so it stays", file=stderr)
     operators, files = generated.operators, len(generated.files)

@@ -6,7 +6,7 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from opspec.model import Location, Schema
 
@@ -18,7 +18,12 @@ _WIDTH = 120
 
 
 class OpspecError(Exception):
-    """The base of all errors that opspec raises for its users' mistakes."""
+    """The base of all errors that opspec raises for its users' mistakes.
+
+    `exit_code` is what the command ends with.
+    """
+
+    exit_code: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ What a person knows beyond a schema lies in specs/<namespace>/facts.yaml, which 
 touches. In the files that it writes it keeps every key that it does not write itself (func, tags,
 without_tags, composite), and the comment lines above an entry.
 
-exit codes: 0 the specs are as torch says, 1 faults: nothing was written, or what is named remains
+exit codes: 0 the specs are as torch says, 1 faults: nothing was written, or what is named remains,
+3 a file cannot be written
 """
 
 _LISTED = 20

@@ -32,6 +32,8 @@ _CACHES = frozenset({"__pycache__"})
 class WriteError(OpspecError):
     """A generated file could not be read, written or removed; `path` names it."""
 
+    exit_code = 3
+
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
         super().__init__(f"{path}: error: {problem}")
