@@ -65,6 +65,7 @@ def guard_sets(draw: st.DrawFn) -> tuple[list[Guard], dict[str, Any], list[Case]
     return guards, scope, kinds
 
 
+@pytest.mark.slow
 @quick
 @given(data=st.data())
 def test_check_is_false_exactly_where_explain_says_why(data: st.DataObject) -> None:
@@ -100,6 +101,7 @@ def test_check_is_false_exactly_where_explain_says_why(data: st.DataObject) -> N
         assert again.to_json() == explained.to_json()
 
 
+@pytest.mark.slow
 @quick
 @given(value=values, other=values)
 def test_any_kind_that_can_be_made_takes_its_value(value: Any, other: Any) -> None:
@@ -166,6 +168,7 @@ def test_same_verdict_as_torch(case: Case) -> None:
         assert check({"x": value}) is bool(root.check({"x": value})), value
 
 
+@pytest.mark.slow
 @quick
 @given(value=tensors, other=st.one_of(tensors, scalars))
 def test_same_verdict_as_torch_on_tensors(value: torch.Tensor, other: Any) -> None:

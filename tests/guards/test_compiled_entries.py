@@ -17,6 +17,8 @@ from guards import _compiled_texts as texts
 from guards import _torch_private as private
 from torch import nn
 
+pytestmark = pytest.mark.slow  # torch.compile is
+
 FACTOR = 3
 
 

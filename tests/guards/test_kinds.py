@@ -115,14 +115,15 @@ def test_guard_on_default_dtype() -> None:
 def test_guard_on_deterministic_algorithms() -> None:
     check = compile_guards([state_guard("DETERMINISTIC_ALGORITHMS")], {})
     try:
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        # What torch.use_deterministic_algorithms does, which also loads torch._inductor.
+        torch._C._set_deterministic_algorithms(True, warn_only=True)
         assert not check({})
         assert str(check.explain({})) == (
             "deterministic algorithms: expected enabled False, warn_only False, "
             "found enabled True, warn_only True"
         )
     finally:
-        torch.use_deterministic_algorithms(False)
+        torch._C._set_deterministic_algorithms(False)
     assert check({})
 
 
@@ -229,6 +230,7 @@ def check_of_things_that_die() -> tuple[CheckFunction, list[weakref.ref[Any]]]:
     return check, [weakref.ref(value) for value in (inside, function, inside.t, Local)]
 
 
+@pytest.mark.slow  # collects garbage
 def test_nothing_guarded_is_kept_alive() -> None:
     check, references = check_of_things_that_die()
     gc.collect()
@@ -236,6 +238,7 @@ def test_nothing_guarded_is_kept_alive() -> None:
     assert check.death.happened
 
 
+@pytest.mark.slow  # collects garbage
 def test_dead_object_fails_the_guard() -> None:
     point = Point()
     check = compile_guards([Guard(X, GuardBuilder.ID_MATCH)], {"x": point})
@@ -248,6 +251,7 @@ def test_dead_object_fails_the_guard() -> None:
     assert explained.expected.endswith("which is dead")
 
 
+@pytest.mark.slow  # collects garbage
 def test_many_dead_objects_fail_the_guards() -> None:
     scope = {f"k{i}": Point(i) for i in range(50)}
     check = compile_guards([Guard(LocalSource(k), GuardBuilder.ID_MATCH) for k in scope], scope)

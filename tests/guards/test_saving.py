@@ -286,6 +286,7 @@ junk = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_changed_text_is_read_or_refused_and_runs_nothing(data: st.DataObject) -> None:

@@ -127,6 +127,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], list[tuple[int, ...]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_model_with_changing_shapes_modes_and_dtypes(name: str) -> None:
     make, shapes = MODELS[name]
