@@ -282,6 +282,47 @@ def test_outside_follows_in_place_changes(write: Any) -> None:
     assert x.storage_offset() == x.elem.storage_offset()
 
 
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("bias", [torch.ones(3), torch.ones(6)[::2], torch.tensor(1.0)])
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.ones(4),
+        torch.ones(5, 4),
+        torch.ones(2, 5, 4),
+        torch.ones(5, 2, 4).transpose(0, 1),
+        torch.ones(2, 5, 2, 4).transpose(1, 2),
+    ],
+)
+def test_linear_counts_the_versions_that_a_plain_one_does(
+    x: torch.Tensor, bias: torch.Tensor, grad: bool
+) -> None:
+    weight = torch.ones(3, 4)
+    plain = torch.nn.functional.linear(x.detach().requires_grad_(grad), weight, bias)
+    y: Any = torch.nn.functional.linear(
+        Measured(x, requires_grad=grad), Measured(weight), Measured(bias)
+    )
+    assert torch.equal(y.elem, plain)
+    assert (y._version, y._is_view()) == (plain._version, plain._is_view())
+    before = y._version, y.elem._version
+    with torch.no_grad():
+        y.add_(1)
+    assert (y._version, y.elem._version) == (before[0] + 1, before[1] + 1)
+
+
+@pytest.mark.slow  # torch imports on first use what forward AD needs
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # its own call
+def test_linear_with_a_bias_that_has_a_tangent_counts_no_version() -> None:
+    x, weight, bias = torch.ones(4), torch.ones(3, 4), torch.tensor(1.0)
+    with torch.autograd.forward_ad.dual_level():
+        plain = torch.nn.functional.linear(
+            x, weight, torch.autograd.forward_ad.make_dual(bias, bias)
+        )
+        dual = torch.autograd.forward_ad.make_dual(Measured(bias), Measured(bias))
+        y = torch.nn.functional.linear(Measured(x), Measured(weight), dual)
+        assert y._version == plain._version == 0
+
+
 def test_setting_data_takes_over_metadata_of_a_wrapper() -> None:
     x = Measured(torch.ones(1))
     x.data = metre(3)
