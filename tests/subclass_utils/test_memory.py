@@ -34,7 +34,7 @@ PROGRAM = """
             values, indices = y.max(0)
             w = x.detach().view(2, 2).abs()
             if keep:
-                kept.append(w)
+                kept.extend((y, z, w))
 
     def grown(cls, times, keep=False):
         x, out = cls(torch.ones(4)), cls(torch.ones(4))
@@ -63,4 +63,4 @@ def test_hundred_thousand_operators_leave_the_text_of_the_log_alone() -> None:
     most = 2_500_000  # 25 bytes an operator
     assert wrapped[1] < most
     assert logging[1] < most
-    assert leaking[1] > most  # one result in ten kept, of a fifth of the operators
+    assert leaking[1] > most  # three results in ten kept, of a fifth of the operators
