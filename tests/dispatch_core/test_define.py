@@ -23,6 +23,7 @@ from dispatch_core import (
     handle_of,
     ops,
 )
+from dispatch_core import _torch_private as private
 
 Write = Callable[[str, str], None]
 
@@ -205,3 +206,30 @@ def test_type_that_torch_does_not_know_is_an_error_before_anything_is_defined(
     with pytest.raises(DefinitionError, match=r"torch cannot define dc_own9::fused_scale_add\.out"):
         define("dc_own9")
     assert not hasattr(torch.ops.dc_own9, "fused_scale_add")
+
+
+def test_all_operators_that_torch_refuses_are_named_and_none_is_defined(write: Write) -> None:
+    bad = """
+@stub("{ns}::{name}(Tensor x, {argument}) -> Tensor")
+def {name}(x, k):
+    return {{"x": x, "k": k}}
+"""
+    stubs = FUSED + bad.replace("{name}", "a").replace("{argument}", "Scalar k=0.+1.j")
+    stubs += bad.replace("{name}", "b").replace("{argument}", "SymBool k=True")
+    write("dc_own10", stubs)
+    with pytest.raises(DefinitionError) as caught:
+        define("dc_own10")
+    first, second, last = str(caught.value).splitlines()
+    assert first.startswith("torch cannot define dc_own10::a(Tensor x, Scalar k=0.+1.j) -> Tensor:")
+    assert second.startswith("torch cannot define dc_own10::b(Tensor x, SymBool k=True) -> Tensor:")
+    assert last.startswith("No operator of 'dc_own10' is defined: ")
+    assert caught.value.namespace == "dc_own10"
+    assert not private.live_overload_names("dc_own10::fused_scale_add")
+    names = torch._C._dispatch_get_all_op_names()
+    assert not [name for name in names if name.startswith(_define._TRIAL)]
+
+
+def test_namespace_that_is_no_text_is_an_error() -> None:
+    wrong: Any = 3
+    with pytest.raises(DefinitionError, match="takes the name of a namespace, as a str, but got 3"):
+        define(wrong)

@@ -25,6 +25,10 @@ _lock = threading.RLock()
 _libraries: dict[str, torch.library.Library] = {}  # torch takes back what nobody holds
 
 
+# Operators are defined here first, to see whether torch takes them, and taken back.
+_TRIAL = "_dispatch_core_trial"
+
+
 def define(namespace: str) -> torch.library.Library:
     """Define in torch every operator that the specs of this namespace have.
 
@@ -33,9 +37,15 @@ def define(namespace: str) -> torch.library.Library:
     is left alone.
 
     Raises: UnknownOperatorError if no spec has this namespace; DefinitionError for a namespace
-    that torch itself defines, and for a type that torch does not know; SchemaDriftError if torch
-    has an operator of this name with another schema. Nothing is defined then.
+    that torch itself defines, and for operators that torch refuses, all of which it names;
+    SchemaDriftError if torch has an operator of this name with another schema. Nothing is defined
+    then.
     """
+    if not isinstance(namespace, str):
+        raise DefinitionError(
+            f"define takes the name of a namespace, as a str, but got {namespace!r}",
+            namespace=repr(namespace),
+        )
     index = _registry.spec_index(namespace)
     if index is None:
         known = _registry.spec_namespaces()
@@ -54,13 +64,41 @@ def define(namespace: str) -> torch.library.Library:
         )
     with _lock:
         missing = _missing(namespace, index)
+        _try(namespace, missing)
         library = _libraries.get(namespace)
         if library is None or getattr(library, "m", None) is None:  # taken back by its owner
             library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
         for record in missing:
-            tags: Any = tuple(getattr(torch.Tag, tag) for tag in record.tags.split())
-            library.define(record.schema.partition("::")[2], tags=tags)
+            _define(library, record)
         return library
+
+
+def _define(library: torch.library.Library, record: StubRecord) -> None:
+    tags: Any = tuple(getattr(torch.Tag, tag) for tag in record.tags.split())
+    library.define(record.schema.partition("::")[2], tags=tags)
+
+
+def _try(namespace: str, records: list[StubRecord]) -> None:
+    """Let torch define the operators elsewhere: only there does it say all that it refuses."""
+    if not records:
+        return
+    refused = []
+    trial = torch.library.Library(_TRIAL, "FRAGMENT")
+    try:
+        for record in records:
+            try:
+                _define(trial, record)
+            except (RuntimeError, ValueError, AttributeError) as error:
+                said = " ".join(str(error).split("\nException raised")[0].split())
+                refused.append(f"torch cannot define {record.schema}: {said}")
+    finally:
+        trial._destroy()
+    if refused:
+        raise DefinitionError(
+            "\n".join(refused) + f"\nNo operator of {namespace!r} is defined: mend the specs, or "
+            "import the library whose types they name, and call define again.",
+            namespace=namespace,
+        )
 
 
 def _missing(namespace: str, index: _registry.SpecIndex) -> list[StubRecord]:
@@ -75,7 +113,6 @@ def _missing(namespace: str, index: _registry.SpecIndex) -> list[StubRecord]:
         _, base, overload = split_name(qualified_name)
         live = private.live_schema(f"{namespace}::{base}", overload)
         if live is None:
-            _check_types(namespace, record)
             missing.append(record)
         elif live != record.schema and read_schema(live) != read_schema(record.schema):
             raise SchemaDriftError(
@@ -89,12 +126,3 @@ def _missing(namespace: str, index: _registry.SpecIndex) -> list[StubRecord]:
                 live_schema=live,
             )
     return missing
-
-
-def _check_types(namespace: str, record: StubRecord) -> None:
-    try:
-        torch._C.parse_schema(record.schema)
-    except RuntimeError as error:
-        raise DefinitionError(
-            f"torch cannot define {record.schema}: {str(error).strip()}", namespace=namespace
-        ) from None
