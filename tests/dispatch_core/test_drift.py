@@ -196,3 +196,12 @@ def test_missing_private_name_of_torch_is_one_clear_sentence() -> None:
         "Install a torch that this version of dispatch_core supports (2.13 or later), "
         "or a newer dispatch_core."
     )
+
+
+def test_alias_sets_in_another_order_are_no_drift() -> None:
+    """torch keeps them in sets, and prints those in no order."""
+    one = "a::f(Tensor(a) x, Tensor(b) y, Tensor(b|a -> c|d) z) -> (Tensor(a|b), Tensor(b|a|c)[])"
+    two = "a::f(Tensor(a) x, Tensor(b) y, Tensor(a|b -> d|c) z) -> (Tensor(b|a), Tensor(c|b|a)[])"
+    assert read_schema(one) == read_schema(two)
+    assert compare(read_schema(one), read_schema(two)) == []
+    assert read_schema(one) != read_schema(two.replace("(b|a)", "(b|c)"))

@@ -51,6 +51,7 @@ _NUMBER_OF: dict[object, int] = {
     if member is not None
 }
 _ENUMS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+_REAL, _IMAGINARY = complex.real.__get__, complex.imag.__get__  # past a subclass's own
 
 
 def _keep(value: Any) -> Any:
@@ -58,14 +59,19 @@ def _keep(value: Any) -> Any:
 
 
 def _real(value: Any) -> Any:
-    """Drop the imaginary part of a NumPy complex number, as torch does, without its warning."""
-    if isinstance(value, numbers.Complex) and not isinstance(value, (numbers.Real, complex)):
-        return value.real
-    return value
+    """Drop the imaginary part of a NumPy complex number, as torch does, without its warning.
+
+    numpy.complex128 is a subclass of complex; what makes it a number for torch is its `__int__`.
+    """
+    if not isinstance(value, numbers.Complex) or isinstance(value, numbers.Real):
+        return value
+    return value.real if hasattr(value, "__int__") else value
 
 
 def _to_int(value: Any) -> Any:
-    if isinstance(value, (_SYMBOLIC, float, complex, str, bytes)):
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, (_SYMBOLIC, float, str, bytes)):
         return value
     if isinstance(value, _ENUMS):
         return _NUMBER_OF.get(value, value)
@@ -73,7 +79,9 @@ def _to_int(value: Any) -> Any:
 
 
 def _to_float(value: Any) -> Any:
-    if isinstance(value, (_SYMBOLIC, complex, str, bytes)):
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, (_SYMBOLIC, str, bytes)):
         return value
     return float(_real(value))
 
@@ -81,7 +89,7 @@ def _to_float(value: Any) -> Any:
 def _to_complex(value: Any) -> Any:
     if isinstance(value, (_SYMBOLIC, str, bytes)):
         return value
-    return complex(value)
+    return complex(_plain_number(value) if isinstance(value, (float, complex)) else value)
 
 
 def _to_bool(value: Any) -> Any:
@@ -91,12 +99,17 @@ def _to_bool(value: Any) -> Any:
 
 
 def _plain_number(value: Any) -> Any:
-    """Make a plain number of one of a subclass (an IntEnum, numpy.float64)."""
+    """Make a plain number of one of a subclass (an IntEnum, numpy.float64).
+
+    torch takes the number that is stored, whatever the subclass's own `__int__` says.
+    """
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return int(value)
-    return float(value) if isinstance(value, float) else complex(value)
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return complex(_REAL(value), _IMAGINARY(value))
 
 
 def _to_scalar(value: Any) -> Any:
@@ -145,12 +158,14 @@ def _to_any(value: Any) -> Any:
         return value
     if isinstance(value, (int, float, complex, *_ENUMS)):
         return _to_scalar(value)
-    if isinstance(value, str):
+    if isinstance(value, (str, bytes)):
         return _to_str(value)
     if isinstance(value, tuple):
         return tuple(_to_any(item) for item in value)
     if isinstance(value, list):
         return [_to_any(item) for item in value]
+    if isinstance(value, dict):
+        return {_to_any(key): _to_any(item) for key, item in value.items()}
     return value
 
 
@@ -187,7 +202,7 @@ _ELEMENTS: dict[str, Converter] = {
         torch.Tensor, bool, int, float, complex, str, _NONE, torch.device, convert=_to_any
     ),
 }
-# torch forgets that a number is an enum's where it is optional and in a list.
+# torch forgets that a number is an enum's where it, or its list, is optional.
 _IN_LISTS = {
     f"{enum}?": _exact(int, _NONE, convert=_to_int)
     for enum in ("ScalarType", "Layout", "MemoryFormat")
@@ -200,6 +215,8 @@ def converter(type_text: str, *, number_tensors: bool = False) -> Converter:
 
     `number_tensors` says that the operator takes Python numbers for tensors.
     """
+    if type_text.endswith("[]?") and f"{type_text[:-3]}?" in _IN_LISTS:
+        type_text = f"{type_text[:-3]}?[]?"
     if type_text.endswith("?"):
         inner = converter(type_text[:-1], number_tensors=number_tensors)
         if inner.exact is None:
@@ -222,7 +239,8 @@ def converter(type_text: str, *, number_tensors: bool = False) -> Converter:
 def _has_tensor(values: Any) -> bool:
     """Say whether torch makes a list of symbolic numbers, which equals no list of plain ones."""
     if isinstance(values, torch.Tensor):
-        return True
+        length = values.shape[0] if values.dim() else 1
+        return type(length) is not int or length > 0
     return type(values) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in values)
 
 

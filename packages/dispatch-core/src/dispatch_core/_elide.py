@@ -38,7 +38,7 @@ from typing import Any
 from dispatch_core import _torch_private as private
 from dispatch_core._convert import Converter, converter
 from dispatch_core._errors import BindError
-from dispatch_core._schema import Argument, Schema
+from dispatch_core._schema import Argument, Schema, Unpassed
 
 __all__ = ["Elide", "make_elide"]
 
@@ -154,9 +154,21 @@ def _knowing_default(argument: Argument, plain: Converter) -> Converter:
     if default is written:
         return plain
     convert = plain.convert
+    if isinstance(default, Unpassed):
+
+        def convert_list(value: Any) -> Any:
+            if type(value) is not Unpassed:
+                return convert(value)
+            return [*written] if isinstance(written, list) else written
+
+        return Converter(frozenset(), frozenset(), convert_list, _is_passed)
     return Converter(
         frozenset(), frozenset(), lambda value: written if value is default else convert(value)
     )
+
+
+def _is_passed(value: Any) -> bool:
+    return type(value) is not Unpassed
 
 
 def _same_list(value: list[Any], default: list[Any]) -> bool:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import NotRegisteredError, SchemaDriftError
-from dispatch_core._schema import Argument, Schema, gives_view, read_schema, split_name
+from dispatch_core._schema import (
+    Argument,
+    Schema,
+    gives_view,
+    is_shortened,
+    read_schema,
+    split_name,
+)
 from dispatch_core._stub import StubRecord
 
 if TYPE_CHECKING:
@@ -73,6 +80,9 @@ class _Signature:
 
 def _default_value(argument: Argument) -> object:
     # Another object than the one that bind fills in, where elide tells them apart.
+    # A list is the reader's own: changing it changes nothing that elide compares with.
+    if isinstance(argument.default, list):
+        return list(argument.default)
     if argument.default is argument.written_default:
         return argument.default
     return float(str(argument.written_default))
@@ -143,9 +153,9 @@ class Handle(Generic[H]):
 
     @property
     def params(self) -> tuple[Param, ...]:
-        """Give the parameters in schema order."""
+        """Give the parameters in schema order. A default that is a list is a fresh one."""
         if self._params is None:
-            self._params = tuple(
+            params = tuple(
                 Param(
                     name=argument.name,
                     type=argument.type,
@@ -157,6 +167,9 @@ class Handle(Generic[H]):
                 )
                 for argument in self._read().arguments
             )
+            if any(isinstance(param.default, list) for param in params):
+                return params
+            self._params = params
         return self._params
 
     @property
@@ -180,8 +193,24 @@ class Handle(Generic[H]):
 
     def _read(self) -> Schema:
         if self._parsed is None:
-            self._parsed = read_schema(self.schema)
+            parsed = read_schema(self.schema)
+            if any(map(is_shortened, parsed.arguments)):
+                parsed = self._with_whole_lists(parsed)
+            self._parsed = parsed
         return self._parsed
+
+    def _with_whole_lists(self, schema: Schema) -> Schema:
+        """Ask torch for the defaults whose text leaves open how long the list is."""
+        namespace, base, overload = split_name(self.qualified_name)
+        whole = private.live_defaults(f"{namespace}::{base}", overload)
+
+        def mend(argument: Argument) -> Argument:
+            if not is_shortened(argument):
+                return argument
+            default = whole.get(argument.name, [argument.default])
+            return replace(argument, default=default, written_default=default)
+
+        return replace(schema, arguments=tuple(map(mend, schema.arguments)))
 
     def _make_facts(self) -> Facts:
         base = self._read().base

@@ -5,14 +5,24 @@ from __future__ import annotations
 import functools
 import keyword
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from dispatch_core._errors import BindError
-from dispatch_core._schema import Schema
+from dispatch_core._schema import Schema, Unpassed
 
 __all__ = ["accept_schema_names", "make_stub", "parameter_names"]
 
 Stub = Callable[..., dict[str, Any]]
+
+
+class _UnpassedDefault(tuple[Any, ...]):
+    """What a signature shows for an Unpassed list: an object of its own, as () is not."""
+
+
+def is_refused(name: str) -> bool:
+    """Say whether Python takes the name for no parameter: a keyword, or `__debug__`."""
+    return keyword.iskeyword(name) or name == "__debug__"
 
 
 def parameter_names(names: Sequence[str]) -> list[str]:
@@ -23,7 +33,7 @@ def parameter_names(names: Sequence[str]) -> list[str]:
     taken = set(names)
     found = []
     for name in names:
-        if keyword.iskeyword(name):
+        if is_refused(name):
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -40,13 +50,13 @@ def make_stub(schema: Schema) -> Stub:
     names = [argument.name for argument in schema.arguments]
     if schema.variadic or len(set(names)) < len(names):
         return _refuse(schema)
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"_unpassed": Unpassed}
     signature: list[str] = []
     items: list[str] = []
     starred = False
     # A positional-only marker lets a keyword of Python's be a parameter all the same.
     last_renamed = max(
-        (i for i, a in enumerate(schema.arguments) if keyword.iskeyword(a.name)), default=-1
+        (i for i, a in enumerate(schema.arguments) if is_refused(a.name)), default=-1
     )
     spelled = parameter_names(names)
     for index, (argument, name) in enumerate(zip(schema.arguments, spelled, strict=True)):
@@ -57,8 +67,12 @@ def make_stub(schema: Schema) -> Stub:
         if argument.has_default:
             default = argument.default
             if isinstance(default, list):
-                default = tuple(default)
                 value = f"[*{name}] if {name}.__class__ is tuple else {name}"
+                if isinstance(default, Unpassed):
+                    default = _UnpassedDefault(default)
+                    value = f"_unpassed({name}) if {name} is _default_{index} else {value}"
+                else:
+                    default = tuple(default)
             scope[f"_default_{index}"] = default
             signature.append(f"{name}=_default_{index}")
         else:
@@ -97,7 +111,8 @@ def accept_schema_names(stub: Stub, schema: Schema) -> Stub:
             if argument.name in kwargs:
                 positional.append(kwargs.pop(argument.name))
             elif argument.has_default:
-                positional.append(argument.default)
+                default = argument.default
+                positional.append(copy(default) if isinstance(default, list) else default)
             else:
                 raise TypeError("missing argument")
         return stub(*positional, **{renamed.get(name, name): kwargs[name] for name in kwargs})

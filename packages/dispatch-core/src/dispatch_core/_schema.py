@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -19,7 +20,9 @@ __all__ = [
     "MEMORY_FORMATS",
     "Argument",
     "Schema",
+    "Unpassed",
     "gives_view",
+    "is_shortened",
     "read_schema",
     "split_name",
 ]
@@ -46,7 +49,9 @@ DTYPES = _members(
 )
 LAYOUTS = _members("strided sparse_coo sparse_csr _mkldnn sparse_csc sparse_bsr sparse_bsc jagged")
 MEMORY_FORMATS = _members("contiguous_format preserve_format channels_last channels_last_3d")
-_SIZED_LIST = re.compile(r"\[(\d+)\]\??$")
+_SIZED_LIST = re.compile(r"\[(\d+)\]$")
+_ALIAS_SETS = re.compile(r"\w+(?:\|\w+)+")
+_ENUM_LIST = re.compile(r"(ScalarType|MemoryFormat|Layout)\[\d*\]$")
 _ENUMS: dict[str, tuple[object, ...]] = {
     "ScalarType": DTYPES,
     "MemoryFormat": MEMORY_FORMATS,
@@ -54,13 +59,22 @@ _ENUMS: dict[str, tuple[object, ...]] = {
 }
 
 
+class Unpassed(list[Any]):
+    """A list that stands for a default which, for torch, equals no list that a caller passes.
+
+    Its class tells it from those. The default of `int[2]? x=1` is the number 1 to torch, and that
+    of `ScalarType[] x=[]` a list of numbers, while a caller's is one of enums.
+    """
+
+
 @dataclass(frozen=True)
 class Argument:
     """One argument of a schema. `type` has no alias annotation; a list default is a list.
 
-    `written_default` is another object than `default` only where the schema gives an int for a
-    float (`float? correction=1`). torch then holds the int, which equals no float that a caller
-    passes, so `default` is a float of its own, to be told from others by identity.
+    `written_default` is another object than `default` only where torch holds something that
+    equals nothing a caller passes. Where the schema gives an int for a float
+    (`float? correction=1`), torch holds the int, and `default` is a float of its own, to be told
+    from others by identity; where it is about a list, `default` is an Unpassed.
     """
 
     name: str
@@ -89,6 +103,11 @@ class Schema:
         """Give 'aten::addmv.out'."""
         dot = "." if self.overload else ""
         return f"{self.namespace}::{self.base}{dot}{self.overload}"
+
+
+def _ordered(text: str) -> str:
+    """Put alias sets in order: torch prints `Tensor(a|b)` as (a|b) or (b|a), as it happens."""
+    return _ALIAS_SETS.sub(lambda sets: "|".join(sorted(sets[0].split("|"))), text)
 
 
 def _sets(alias: str) -> frozenset[str]:
@@ -164,7 +183,7 @@ def _closing(text: str, start: int) -> int:
 def _default(text: str, type_: str) -> object:
     value = _literal(text, type_)
     sized = _SIZED_LIST.search(type_)
-    if sized is not None and value is not None and not isinstance(value, list):
+    if sized is not None and not isinstance(value, list):
         return [value] * int(sized.group(1))  # `int[2] padding=0`
     return value
 
@@ -196,15 +215,27 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
     written = value = _default(default, type_) if equals else None
     if type_ in ("float", "float?") and type(value) is int:
         value = float(value)
+    elif type_.endswith("]?") and value is not None and not isinstance(value, list):
+        size = _SIZED_LIST.search(type_[:-1])
+        value = Unpassed([value] * (int(size.group(1)) if size else 1))
+    elif (found := _ENUM_LIST.match(type_)) and isinstance(value, list):
+        written = [_literal(str(number), found.group(1)) for number in value]
+        value = Unpassed(written)
     return Argument(
         name=name,
         type=type_,
-        alias=alias.group(1) if alias else None,
+        alias=_ordered(alias.group(1)) if alias else None,
         has_default=bool(equals),
         default=value,
         written_default=written,
         kwarg_only=kwarg_only,
     )
+
+
+def is_shortened(argument: Argument) -> bool:
+    """Say whether the text has `int[] x=1`: so torch prints [1, 1] and [1, 1, 1] alike."""
+    plain_list = argument.type.endswith("]") and argument.has_default
+    return plain_list and not isinstance(argument.default, list)
 
 
 def read_schema(text: str) -> Schema:
@@ -233,6 +264,6 @@ def read_schema(text: str) -> Schema:
         base=base,
         overload=overload,
         arguments=tuple(arguments),
-        returns=tuple(_parts(returns)),
+        returns=tuple(map(_ordered, _parts(returns))),
         variadic=variadic,
     )

@@ -46,6 +46,7 @@ __all__ = [
     "is_alias_of",
     "is_functorch_call",
     "key_is_set",
+    "live_defaults",
     "live_overload_names",
     "live_schema",
     "mode_stack",
@@ -102,6 +103,19 @@ def live_schema(base: str, overload: str) -> str | None:
         return str(_get_schema(base, overload))
     except RuntimeError:
         return None
+
+
+def live_defaults(base: str, overload: str) -> dict[str, Any]:
+    """Give the defaults that torch itself holds, by argument; none of what it does not know."""
+    try:
+        schema: Any = _get_schema(base, overload)
+    except RuntimeError:
+        return {}
+    return {
+        argument.name: argument.default_value
+        for argument in schema.arguments
+        if argument.has_default_value()
+    }
 
 
 def live_overload_names(base: str) -> tuple[str, ...]:
