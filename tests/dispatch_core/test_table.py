@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from dispatch_core import (
     UnknownOperatorError,
     ops,
 )
+from dispatch_core._for_subclass_utils import entries_of, has_handlers
 
 from tests.dispatch_core.wrapping import Tabled, run_plain, tabled
 
@@ -579,3 +581,49 @@ def test_handler_errors_nest_without_wrapping_each_other() -> None:
     with pytest.raises(HandlerError) as caught:
         tabled([1.0], Nested).cos()
     assert caught.value.overload == aten.sin.default
+
+
+# ── what the subclass layer asks ────────────────────────────────────────────────────────────────
+
+
+def test_entries_are_one_mapping_that_follows_registrations() -> None:
+    class Followed(Tabled):
+        table = HandlerTable()
+
+    sin: Any = torch.ops.aten.sin.default
+    entries = entries_of(Followed.table)
+    missing = entries[sin]
+    assert (missing.kind, missing.handler) == ("missing", None)
+    assert entries[sin] is missing
+
+    @Followed.table.implements(aten.sin.default)
+    def _(self: Any) -> Any:
+        return self
+
+    assert entries_of(Followed.table) is entries
+    assert entries[sin].kind == "exact"
+    assert entries[sin] is not missing
+
+
+@pytest.mark.parametrize("way", ["exact", "packet", "rule", "fallback"])
+def test_table_with_a_handler_is_told_from_one_without(way: str) -> None:
+    class Above(Tabled):
+        table = HandlerTable()
+
+    class Below(Above):
+        pass
+
+    register: dict[str, Callable[[], Callable[[Any], Any]]] = {
+        "exact": lambda: Above.table.implements(aten.sin.default),
+        "packet": lambda: Above.table.implements(aten.sin),
+        "rule": lambda: Above.table.implements_where(tag="pointwise"),
+        "fallback": lambda: Above.table.fallback,
+    }
+
+    def exact(self: Any) -> Any:
+        return self
+
+    assert not has_handlers(Below.table)
+    register[way]()(exact if way == "exact" else general(way))
+    assert has_handlers(Above.table)
+    assert has_handlers(Below.table)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from dispatch_core import NoHandlerError
-from dispatch_core._composite import is_kept
+from dispatch_core._for_subclass_utils import is_kept
 
 from subclass_utils._copying import as_view_of
 from subclass_utils._fast_paths import fast_path

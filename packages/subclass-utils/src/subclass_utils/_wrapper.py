@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from dispatch_core import HandlerError, HandlerTable
+from dispatch_core._for_subclass_utils import entries_of, has_handlers
 from torch.serialization import add_safe_globals
 
 from subclass_utils import _copying
@@ -93,7 +94,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
 
     @classmethod
     def _set_up_table(cls) -> None:
-        cls._entries = cls.table._entries
+        cls._entries = entries_of(cls.table)
         cls._plans = {}
 
     @classmethod
@@ -201,7 +202,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     def _wants_parts(cls) -> bool:
         """Say whether the class may do something of its own with a composite operator's parts."""
         own_dispatch = cls.__torch_dispatch__.__func__  # type: ignore[attr-defined]
-        return own_dispatch is not _default_dispatch or _has_handlers(cls)
+        return own_dispatch is not _default_dispatch or has_handlers(cls.table)
 
     @classmethod
     def _runs_in_parts(cls, func: Any) -> bool:
@@ -341,13 +342,6 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             with without_modes():
                 return format(self.to_plain().detach().item(), spec)
         return format(repr(self), spec)
-
-
-def _has_handlers(cls: type[Any]) -> bool:
-    return any(
-        table._exact or table._packets or table._rules or table._fallback
-        for table in cls.table._line()
-    )
 
 
 def _overridden(cls: type[Any]) -> set[str]:

@@ -1,0 +1,33 @@
+"""What subclass_utils uses of this package beside the public names.
+
+Both packages are released together. Nothing else of the private parts is used over there, so what
+is not named here may change without a look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dispatch_core._composite import is_kept
+from dispatch_core._entry import Entry
+from dispatch_core._table import HandlerTable
+
+__all__ = ["Entry", "entries_of", "has_handlers", "is_kept"]
+
+
+def entries_of(table: HandlerTable) -> Mapping[Any, Entry]:
+    """Give the entry of each overload, found when it is first asked for.
+
+    It stays the same mapping for the table's life. A registration anywhere makes new entries, so
+    what is remembered for an entry is forgotten by asking for it again. An entry's `kind` is
+    "missing" where the table has no handler.
+    """
+    return table._entries
+
+
+def has_handlers(table: HandlerTable) -> bool:
+    """Say whether a table, or one that it goes on with, has any handler."""
+    return any(
+        each._exact or each._packets or each._rules or each._fallback for each in table._line()
+    )
