@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,13 @@ from tests.dispatch_core.test_elide_against_torch import record, same
 
 LIBRARY = torch.library.Library("dc_odd", "DEF")
 _count = itertools.count()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def take_back() -> Iterator[None]:
+    """Leave nothing registered: what is, is the subject of other tests."""
+    yield
+    LIBRARY._destroy()
 
 
 class Int(int):

@@ -88,7 +88,7 @@ def _try(namespace: str, records: list[StubRecord]) -> None:
         for record in records:
             try:
                 _define(trial, record)
-            except (RuntimeError, ValueError, AttributeError) as error:
+            except (RuntimeError, ValueError, LookupError, AttributeError) as error:
                 said = " ".join(str(error).split("\nException raised")[0].split())
                 refused.append(f"torch cannot define {record.schema}: {said}")
     finally:

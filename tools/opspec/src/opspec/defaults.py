@@ -31,7 +31,7 @@ _EXAMPLES = {
     "str": '"mean"',
     "Scalar": "1",
     "Device": '"cpu"',
-    "complex": "1j",
+    "complex": "",
     "DeviceIndex": "0",
 }
 
@@ -69,7 +69,9 @@ def _mismatch(type_: Type, value: Literal_) -> Mismatch:
     example = _EXAMPLES.get(str(type_))
     if value is None:
         return Mismatch(f"None is no default for {type_}", f"write {type_}? for what may be None")
-    remedy = None if example is None else f"a default of {type_} looks like {example}"
+    remedy = f"a default of {type_} looks like {example}" if example else None
+    if str(type_) == "complex":
+        remedy = "torch reads no number as the default of a complex: write complex? and None"
     if isinstance(value, Symbol) and str(type_) == "bool" and value.name in ("true", "false"):
         remedy = f"write {value.name.capitalize()}"
     if isinstance(value, Symbol) and str(type_) == "str":
@@ -105,7 +107,7 @@ def _convert_float(type_: Type, value: Literal_) -> float:
     if math.isinf(number) or 0.0 < abs(number) < _SMALLEST:
         raise Mismatch(
             "the default does not fit into a float",
-            "a float lies between 2.3e-308 and 1.7e+308, or is inf",
+            "a float lies between 2.3e-308 and 1.7e+308",
         )
     return number + 0.0  # torch loses the sign of zero, and so do we
 

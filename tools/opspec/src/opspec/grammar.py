@@ -25,7 +25,7 @@ from opspec.grammar_types import (
     describe,
 )
 from opspec.model import Default, Return, Type
-from opspec.tokens import Token, unescape
+from opspec.tokens import Token, unescape, unknown_escape
 
 __all__ = ["ParsedParameter", "ParsedSchema", "Parser"]
 
@@ -87,10 +87,23 @@ class Parser(TypeParser):
                     return items
                 self.expect(",", "or `]` in the list", "write a list as [1, 2]")
         if self.token.kind == "string":
-            return unescape(self.take().text)
+            return self._string(self.take())
         if self.token.kind == "name":
             return self._symbol(self.take().text)
         return self._number()
+
+    def _string(self, token: Token) -> str:
+        if escape := unknown_escape(token.text):
+            start = token.start + escape.start()
+            self.faults.append(
+                Fault(
+                    start,
+                    token.start + escape.end(),
+                    f"torch knows no escape {escape[0]} in a string",
+                    "double the backslash",
+                )
+            )
+        return unescape(token.text)
 
     def _symbol(self, name: str) -> Literal_:
         if name in ("None", "True", "False"):

@@ -51,7 +51,12 @@ _TYPE_NAMES = (
 TORCH_TYPES = frozenset(_TYPE_NAMES.split())
 """The types that an operator may have, beside custom classes."""
 
-_TAKEN = RESERVED_WORDS | frozenset(keyword.kwlist)
+_TAKEN = RESERVED_WORDS | frozenset((*keyword.kwlist, "__debug__"))
+_NOT_DEFINABLE = {
+    "number": "only TorchScript has the type number",
+    "Dimname": "torch reads no schema with the type Dimname",
+}
+_PACKET_NAMES = frozenset(("_base", "_namespace", "overloads", "qualified_name", "torch_packet"))
 
 _TYPE_EXAMPLES = ", ".join(_TYPE_NAMES.split()[:8]) + ", …"
 _TYPE_VARIABLE = re.compile(r"t(\d+|Val)?")
@@ -104,6 +109,8 @@ def _is_plain(schema: Schema) -> bool:
     name, overload = schema.name, schema.overload
     if name in _TAKEN or overload in _TAKEN or name[:2] == "__" or overload[:2] == "__":
         return False
+    if overload in _PACKET_NAMES or name == "_name":
+        return False
     names = set()
     optional = False  # an argument with a default came by
     written = written_by_name = False
@@ -111,7 +118,7 @@ def _is_plain(schema: Schema) -> bool:
     for parameter in schema.parameters:
         facts = _facts(parameter.type)
         names.add(parameter.name)
-        if facts.unknown:
+        if facts.unknown or facts.not_definable:
             return False
         if facts.aliases:
             written = written or facts.written
@@ -122,7 +129,11 @@ def _is_plain(schema: Schema) -> bool:
         if parameter.has_default:
             optional = True
             default = parameter.default
-            if default is None or default is True or default is False:
+            if default is None:
+                continue
+            if default is True or default is False:
+                if "SymBool" in str(parameter.type):
+                    return False
                 continue
             if isinstance(default, int):
                 if isinstance(parameter.type, Optional_):
@@ -137,7 +148,12 @@ def _is_plain(schema: Schema) -> bool:
         return False
     for result in schema.returns:
         facts = _facts(result.type)
-        if result.name is not None or facts.unknown or not facts.names <= shared:
+        if (
+            result.name is not None
+            or facts.unknown
+            or facts.not_definable
+            or not facts.names <= shared
+        ):
             return False
     return overload != "default"
 
@@ -220,6 +236,20 @@ def _check_names(schema: Schema, text: str, *, imported: bool) -> Iterator[_Brea
             else "take the underscores away",
             always=True,
         )
+    if schema.overload in _PACKET_NAMES:
+        yield _Breach(
+            "overload",
+            f"ops.{schema.namespace}.{schema.name}.{schema.overload} is no overload: "
+            "every operator has an attribute of that name",
+            "find another name",
+        )
+    if schema.name == "_name":
+        yield _Breach(
+            "name",
+            f"ops.{schema.namespace}._name is no operator: every namespace has an attribute of "
+            "that name",
+            "find another name",
+        )
     names = [parameter.name for parameter in schema.parameters]
     if len(names) == len(set(names)) and _TAKEN.isdisjoint(names):
         return
@@ -265,6 +295,7 @@ class _TypeFacts(NamedTuple):
     """What the rules ask of a type: a registry asks it thousands of times of `Tensor`."""
 
     unknown: tuple[str, ...]
+    not_definable: tuple[str, ...]
     aliases: tuple[Alias, ...]
     names: frozenset[str]  # of the aliases
     written: bool
@@ -287,7 +318,10 @@ def _facts(type_: Type) -> _TypeFacts:
     names = frozenset(
         name for alias in aliases for name in (*alias.before, *(alias.after or ())) if name != "*"
     )
-    facts = _TypeFacts(tuple(unknown), aliases, names, any(alias.write for alias in aliases))
+    refused = tuple(word for word in words if word in _NOT_DEFINABLE)
+    facts = _TypeFacts(
+        tuple(unknown), refused, aliases, names, any(alias.write for alias in aliases)
+    )
     _known_facts[id(type_)] = type_, facts
     return facts
 
@@ -307,6 +341,9 @@ def _check_types(schema: Schema, *, imported: bool) -> Iterator[_Breach]:
                 elif _TYPE_VARIABLE.fullmatch(name):
                     message = f"{name} is a type variable, which only TorchScript has"
                 yield _Breach(part, message, remedy, index, always=True)
+            for name in () if imported else _facts(type_).not_definable:
+                remedy = "write Scalar" if name == "number" else "write str"
+                yield _Breach(part, _NOT_DEFINABLE[name], remedy, index)
 
 
 def _check_order(schema: Schema) -> Iterator[_Breach]:
@@ -376,7 +413,7 @@ def _check_defaults(schema: Schema) -> Iterator[_Breach]:
             if type_.size is not None and len(default) != type_.size:
                 yield _Breach(
                     "default",
-                    f"the default of {type_} has {len(default)} values, not {type_.size}",
+                    f"the default of {type_} has {_values(len(default))}, not {type_.size}",
                     f"give {type_.size} of them, or write {type_.element}[]",
                     index,
                 )
@@ -409,6 +446,8 @@ def _check_defaults(schema: Schema) -> Iterator[_Breach]:
                 index,
             )
         reason = _unreadable(default)
+        if type_ == Named("SymBool"):
+            reason = "a SymBool"
         if reason:
             optional = strip_optional(type_)
             yield _Breach(
@@ -417,6 +456,10 @@ def _check_defaults(schema: Schema) -> Iterator[_Breach]:
                 f"write {optional}? {parameter.name}=None and let None stand for it",
                 index,
             )
+
+
+def _values(count: int) -> str:
+    return f"{count} value" if count == 1 else f"{count} values"
 
 
 def _is_shortened(default: tuple[Default, ...]) -> bool:
@@ -434,7 +477,7 @@ def _unreadable(default: Default) -> str | None:
     if isinstance(default, tuple):
         return next(filter(None, map(_unreadable, default)), None)
     if isinstance(default, complex):
-        return "a complex number with a real part" if default.real else None
+        return "a complex number"
     if isinstance(default, float) and not math.isfinite(default):
         return str(default)
     if isinstance(default, str) and not (default.isascii() and default.isprintable()):

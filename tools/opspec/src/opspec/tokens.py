@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["NUMBER", "STRING", "Token", "tokenize", "unescape"]
+__all__ = ["NUMBER", "STRING", "Token", "tokenize", "unescape", "unknown_escape"]
 
-NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?"
+NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?j?"
 STRING = r'"(?:[^"\\]|\\.)*"|' + r"'(?:[^'\\]|\\.)*'"
 
 _TOKEN = re.compile(
@@ -18,6 +18,8 @@ _TOKEN = re.compile(
 _SPACE = re.compile(r"\s*")
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.DOTALL)
+# torch reads no others; \377 and less is all that three octal digits may say.
+_TORCH_ESCAPE = re.compile(r"\\(?:[abfntv\\'\"]|[0-3][0-7]{2})")
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "b": "\b"}
 
 
@@ -58,6 +60,14 @@ def _unescape_one(match: re.Match[str]) -> str:
     if code[0] in "01234567":
         return chr(int(code, 8))
     return _SIMPLE.get(code, code)
+
+
+def unknown_escape(literal: str) -> re.Match[str] | None:
+    """Find the first escape in a string literal that torch does not know."""
+    if "\\" not in literal:
+        return None
+    escapes = _ESCAPE.finditer(literal, 1, len(literal) - 1)
+    return next((found for found in escapes if not _TORCH_ESCAPE.fullmatch(found[0])), None)
 
 
 def unescape(literal: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from opspec.model import Operator, Schema
 
-__all__ = ["NamePool", "class_stem", "function_names", "parameter_names"]
+__all__ = ["NamePool", "class_stem", "function_names", "is_refused", "parameter_names"]
 
 # A module lives by these; an operator of this name must not replace them.
 _MODULE_NAMES = frozenset(
@@ -30,6 +30,11 @@ _MODULE_NAMES = frozenset(
 )
 
 
+def is_refused(name: str) -> bool:
+    """Say whether Python takes the name for no parameter or function: a keyword, `__debug__`."""
+    return keyword.iskeyword(name) or name == "__debug__"
+
+
 class NamePool:
     """Names that are taken in one scope; a second claimant gets underscores behind its name."""
 
@@ -38,7 +43,7 @@ class NamePool:
 
     def claim(self, name: str) -> str:
         """Give `name`, or the next one with underscores behind it that is free and no keyword."""
-        while name in self._taken or keyword.iskeyword(name):
+        while name in self._taken or is_refused(name):
             name += "_"
         self._taken.add(name)
         return name
@@ -69,12 +74,12 @@ def parameter_names(schema: Schema) -> list[str]:
     gives way to an argument that has the name with the underscore already.
     """
     names = [parameter.name for parameter in schema.parameters]
-    if len(set(names)) == len(names) and not any(map(keyword.iskeyword, names)):
+    if len(set(names)) == len(names) and not any(map(is_refused, names)):
         return names
     pool = NamePool(names)
     seen: set[str] = set()
     result = []
     for name in names:
-        result.append(pool.claim(name) if name in seen or keyword.iskeyword(name) else name)
+        result.append(pool.claim(name) if name in seen or is_refused(name) else name)
         seen.add(name)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Sequence
 from functools import cache
 
@@ -19,7 +18,7 @@ from opspec.model import (
     aliases_of,
 )
 from opspec.render.layout import LINE_LENGTH, bracketed
-from opspec.render.naming import NamePool, parameter_names
+from opspec.render.naming import NamePool, is_refused, parameter_names
 from opspec.render.stubs import default_text
 from opspec.types import parts_of
 
@@ -234,7 +233,7 @@ def _items(schema: Schema) -> tuple[list[str], list[str]]:
     numbers = schema.name in NUMBERS_FOR_TENSORS
     bare = 0
     for number, parameter in enumerate(schema.parameters, 1):
-        if keyword.iskeyword(parameter.name) and not parameter.kwarg_only:
+        if is_refused(parameter.name) and not parameter.kwarg_only:
             bare = number
     caller = [_receiver(names)]
     if not bare:
@@ -245,7 +244,7 @@ def _items(schema: Schema) -> tuple[list[str], list[str]]:
     star = schema.vararg
     for number, (parameter, name) in enumerate(zip(schema.parameters, names, strict=True), 1):
         if parameter.kwarg_only:
-            if keyword.iskeyword(parameter.name):
+            if is_refused(parameter.name):
                 continue  # nobody can write it
             if not star:
                 caller.append("*")

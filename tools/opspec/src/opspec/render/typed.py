@@ -7,14 +7,13 @@ inside another class an overload's name (`Tensor`, `int`) would shadow the type.
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Container, Mapping, Sequence
 from itertools import groupby
 
 from opspec.model import Operator
 from opspec.render.layout import LINE_LENGTH, class_head, comment_header, docstring
-from opspec.render.naming import NamePool, class_stem
+from opspec.render.naming import NamePool, class_stem, is_refused
 from opspec.render.signatures import call_text, can_be_said, signature_texts
 
 __all__ = [
@@ -130,7 +129,7 @@ def attribute(name: str, class_: str) -> str:
 
 def attribute_ok(name: str) -> bool:
     """Say whether a class may have an attribute of this name."""
-    return not keyword.iskeyword(name) and name not in _OBJECT_NAMES
+    return not is_refused(name) and name not in _OBJECT_NAMES
 
 
 class Packets:
