@@ -47,12 +47,16 @@ Literal_: TypeAlias = "bool | int | float | complex | str | Symbol | list[Litera
 
 
 class Mismatch(Exception):
-    """The literal is no value of the type; says what is wrong and how to mend it."""
+    """The literal is no value of the type; says what is wrong and how to mend it.
 
-    def __init__(self, message: str, remedy: str | None = None) -> None:
+    `item` is the number of the item that is wrong, where it is one of a list's.
+    """
+
+    def __init__(self, message: str, remedy: str | None = None, item: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.item = item
 
 
 def _kind(value: Literal_) -> str:
@@ -159,10 +163,14 @@ def _convert_enum(type_: Named, value: Literal_) -> EnumDefault:
 
 def _convert_list(type_: ListOf, value: Literal_) -> Default:
     if isinstance(value, list):
-        try:
-            return tuple(convert(type_.element, item) for item in value)
-        except Mismatch as mismatch:
-            raise Mismatch(f"in {type_}, {mismatch.message}", mismatch.remedy) from None
+        items = []
+        for number, item in enumerate(value):
+            try:
+                items.append(convert(type_.element, item))
+            except Mismatch as mismatch:
+                message = f"in {type_}, {mismatch.message}"
+                raise Mismatch(message, mismatch.remedy, number) from None
+        return tuple(items)
     if value is None:
         raise _mismatch(type_, value)
     if type_.size is None:

@@ -11,13 +11,16 @@ from opspec.diagnostics import Diagnostic, near_matches
 from opspec.keys import FOREIGN_KEYS, KEYS, TAGS, Key
 from opspec.model import Location
 from opspec.source import Source
-from opspec.yaml_nodes import locator, place
+from opspec.yaml_nodes import locator, place, place_of_item
 
 __all__ = ["Entry", "Value", "read_entries", "read_mapping"]
 
 _MERGE = "tag:yaml.org,2002:merge"
 _CORE = "tag:yaml.org,2002:"
-_STR = "tag:yaml.org,2002:str"
+# What YAML itself makes of a text without a tag: `1`, `true`, `2020-01-01`, `=`.
+_PLAIN_TAGS = frozenset(
+    _CORE + name for name in ("str", "null", "bool", "int", "float", "timestamp", "value")
+)
 _NULL = "tag:yaml.org,2002:null"
 _TRUE = ("true", "yes", "on")
 _FALSE = ("false", "no", "off")
@@ -169,8 +172,9 @@ class _Reader:
                 return self._words(key, node)
             self.fault(node, f"{key.name} must be a single value", f"write {self._example(key)}")
             return None
-        if node.tag != _STR and not node.tag.startswith(_CORE):
-            self.fault(node, f"the YAML tag '{_shown(node.tag)}' means nothing here", "take it out")
+        if node.tag not in _PLAIN_TAGS:
+            tag = node.tag.replace(_CORE, "!!", 1)
+            self.fault(node, f"the YAML tag '{_shown(tag)}' means nothing here", "take it out")
             return None
         text = node.value
         if not text.strip() or (node.tag == _NULL and not node.style):
@@ -223,7 +227,11 @@ def read_entries(
     reader = _Reader(source, keys)
     first = next(iter(reader.keys))
     example = f"write entries like `- {first}: {reader.keys[first].example}`"
-    if root is None or (isinstance(root, ScalarNode) and root.tag == _NULL):
+    if (
+        root is None
+        or (isinstance(root, ScalarNode) and root.tag == _NULL)
+        or (isinstance(root, SequenceNode) and not root.value)
+    ):
         message = "the file is empty" if not source.text.strip() else "the file has no entries"
         return [], [source.diagnostic(Location(source.file, 1, 1), message, example)]
     if not isinstance(root, SequenceNode):
@@ -231,7 +239,17 @@ def read_entries(
         reader.fault(root, f"a spec file must be a list of entries, but this is {what}", example)
         return [], reader.diagnostics
     entries = []
-    for node in root.value:
+    seen: dict[int, int] = {}
+    for number, node in enumerate(root.value):
+        if id(node) in seen:
+            where = place_of_item(number, source)
+            line = seen[id(node)]
+            message = f"the entry of line {line} stands here for the second time, by its anchor"
+            reader.diagnostics.append(
+                source.diagnostic(where, message, "take it out, or write a new entry with `<<:`")
+            )
+            continue
+        seen[id(node)] = node.start_mark.line + 1
         if isinstance(node, MappingNode):
             entries.append(reader.entry(node))
         else:

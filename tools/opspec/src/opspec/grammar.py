@@ -69,6 +69,7 @@ class Parser(TypeParser):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.return_spans: list[tuple[int, int]] = []
+        self.item_spans: list[tuple[int, int]] = []  # of the last default that is a list
         self.open_arguments = False
 
     # Defaults
@@ -81,8 +82,13 @@ class Parser(TypeParser):
             items: list[Literal_] = []
             if self.accept("]"):
                 return items
+            if depth == 0:
+                self.item_spans.clear()
             while True:
+                start = self.token.start
                 items.append(self.literal(depth + 1))
+                if depth == 0:
+                    self.item_spans.append((start, self.tokens[self.at - 1].end))
                 if self.accept("]"):
                     return items
                 self.expect(",", "or `]` in the list", "write a list as [1, 2]")
@@ -166,7 +172,8 @@ class Parser(TypeParser):
             try:
                 default = convert(type_, value)
             except Mismatch as mismatch:
-                self.faults.append(Fault(*default_span, mismatch.message, mismatch.remedy))
+                span = default_span if mismatch.item is None else self.item_spans[mismatch.item]
+                self.faults.append(Fault(*span, mismatch.message, mismatch.remedy))
         return ParsedParameter(
             start.start,
             name.text,

@@ -36,4 +36,9 @@ class SchemaText:
         """Add the source line to a fault that the schema parser found."""
         line = self.source.line(fault.location.line)
         length = max(1, min(fault.span_length, len(line) - fault.location.column + 1))
-        return replace(fault, source_line=line, span_length=length)
+        remedy = fault.remedy
+        if self.locate is None and fault.message.endswith("never closed"):
+            behind = line[self.location.column - 1 + len(self.text) :]
+            if behind.lstrip().startswith("#"):
+                remedy = "` #` starts a comment in YAML: put the schema into single quotes"
+        return replace(fault, source_line=line, span_length=length, remedy=remedy)

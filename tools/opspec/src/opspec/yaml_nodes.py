@@ -14,7 +14,7 @@ from opspec.diagnostics import Diagnostic
 from opspec.model import Location
 from opspec.source import Source
 
-__all__ = ["compose", "locator", "place"]
+__all__ = ["compose", "locator", "place", "place_of_item"]
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -69,6 +69,12 @@ _PLAIN_WORDS: tuple[tuple[str, str, str, bool], ...] = (
         False,
     ),
     (
+        "incompatible YAML document",
+        "this version of YAML is not known",
+        "take the line out, or write %YAML 1.1",
+        False,
+    ),
+    (
         "another document",
         "a second document starts here",
         "a spec file is a single list: take out the `---`",
@@ -110,6 +116,23 @@ class _TooDeep(yaml.YAMLError):
 def place(node: Node, source: Source) -> Location:
     """Give the place where a node starts."""
     return Location(source.file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def place_of_item(number: int, source: Source) -> Location:
+    """Give the place of an item of the root list, also of one that is an alias.
+
+    The node of an alias is that of its anchor, and knows no other place.
+    """
+    depth = found = 0
+    for event in yaml.parse(source.text, Loader=_Loader):
+        if depth == 1 and isinstance(event, yaml.NodeEvent):
+            if found == number:
+                mark = event.start_mark
+                return Location(source.file, mark.line + 1, mark.column + 1)
+            found += 1
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+    return Location(source.file, 1, 1)
 
 
 def compose(source: Source) -> tuple[Node | None, list[Diagnostic]]:
