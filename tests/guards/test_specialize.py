@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import random
 import time
 from collections.abc import Callable
@@ -482,6 +483,26 @@ def test_generator_expression_is_repeated() -> None:
     twins = Twins(lambda: by_generator)
     for seed in range(3):
         twins.call(lambda: (torch.randn(3),), seed)
+    assert twins.counts == (2, 0), twins.special.refusals
+
+
+def test_garbage_collection_in_the_middle_is_not_the_functions_doing() -> None:
+    calls = []
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        calls.append(time.perf_counter())
+
+    twins = Twins(mlp)
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(callback)
+    gc.set_threshold(1, 1, 1)  # collect all the time
+    try:
+        for seed in range(3):
+            twins.call(lambda: (torch.randn(2, 3),), seed)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(callback)
+    assert calls
     assert twins.counts == (2, 0), twins.special.refusals
 
 

@@ -9,6 +9,7 @@ cannot be written down.
 from __future__ import annotations
 
 import builtins
+import gc
 import os
 import sys
 import types
@@ -259,9 +260,22 @@ class _Frames:
         self._watcher = watcher
         self._refuse = watcher.refuse
         self._looked_at: set[types.CodeType] = set()
+        # The garbage collector may run at any moment, and what it calls is not the function's.
+        self._collector = {
+            callback.__code__ for callback in gc.callbacks if is_a(callback, types.FunctionType)
+        }
+
+    def _is_called_by_collector(self, frame: types.FrameType | None) -> bool:
+        while frame is not None:
+            if frame.f_code in self._collector:
+                return True
+            frame = frame.f_back
+        return False
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
+        if self._collector and self._is_called_by_collector(frame):
+            return
         try:
             if event == "call":
                 if code not in self._looked_at:
