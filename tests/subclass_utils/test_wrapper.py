@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import HandlerError, HandlerResultError, NoHandlerError, enable_python_mode
+from dispatch_core import (
+    HandlerError,
+    HandlerResultError,
+    NoHandlerError,
+    enable_python_mode,
+    keep_composite,
+)
 from subclass_utils import LoggingTensor, MixingError, WrapperTensor
 
 from tests.subclass_utils.wrappers import (
@@ -310,6 +316,29 @@ def test_linear_counts_the_versions_that_a_plain_one_does(
     assert (y._version, y.elem._version) == (before[0] + 1, before[1] + 1)
 
 
+FORWARD_AD: dict[str, Any] = {
+    "linear": lambda x: torch.nn.functional.linear(x, torch.ones(2, 4)),
+    "max_pool1d": lambda x: torch.nn.functional.max_pool1d(x, 2),
+    "mul": lambda x: x * 3,
+}
+
+
+@pytest.mark.slow  # torch imports on first use what forward AD needs
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # its own call
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", FORWARD_AD)
+def test_tangent_goes_through(name: str, grad: bool) -> None:
+    x, tangent = torch.arange(12.0).view(3, 4), torch.ones(3, 4) * 2
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level(), torch.set_grad_enabled(grad):
+        plain = FORWARD_AD[name](forward_ad.make_dual(x, tangent))
+        y = FORWARD_AD[name](forward_ad.make_dual(Measured(x), Measured(tangent)))
+        want, have = forward_ad.unpack_dual(plain).tangent, forward_ad.unpack_dual(y).tangent
+        assert want is not None
+        assert have is not None
+        assert torch.equal(have.to_plain(), want)
+
+
 @pytest.mark.slow  # torch imports on first use what forward AD needs
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # its own call
 def test_linear_with_a_bias_that_has_a_tangent_counts_no_version() -> None:
@@ -336,6 +365,30 @@ def test_foreach_counts_versions_and_leaves_plain_results_plain() -> None:
     torch._foreach_add_(xs, 1)
     assert [x._version for x in xs] == [version + 1 for version in versions]
     assert [type(x) for x in torch._foreach_mul(xs, 2)] == [Measured, torch.Tensor]
+
+
+def test_foreach_counts_once_for_each_view_of_one_tensor() -> None:
+    x, plain = metre(2, 3), torch.ones(2, 3)
+    torch._foreach_add_([x[0], x[1]], 1)
+    plain[0].add_(1)
+    plain[1].add_(1)
+    assert x._version == x.elem._version == plain._version
+
+
+@pytest.mark.parametrize("context", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_kept_composite_that_copied_gives_no_view(context: Any) -> None:
+    x = Measured(torch.randn(3, 4), requires_grad=True)
+    kept = [torch.ops.aten.reshape, torch.ops.aten.to, torch.ops.aten.contiguous]
+    with context(), keep_composite(*kept):
+        for copied in (x.t().reshape(-1), x.t().contiguous(), x.to(torch.float64)):
+            assert not torch._C._is_alias_of(copied, x)  # type: ignore[attr-defined]
+            assert copied.requires_grad is (context is torch.enable_grad)
+            with torch.no_grad():
+                copied.zero_()
+        view = x.reshape(-1)
+    assert torch._C._is_alias_of(view, x)  # type: ignore[attr-defined]
+    assert x._version == 0
+    assert bool((x.elem != 0).all())
 
 
 def test_foreach_change_is_noticed_by_autograd() -> None:
@@ -489,3 +542,39 @@ def test_copy_into_a_wrapper_converts_plain_values() -> None:
 def test_registered_handler_gets_plain_and_wrapped_arguments_as_they_are() -> None:
     weight = Scaled.from_plain(torch.eye(2))
     assert (torch.ones(1, 2) @ weight).tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("context", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.t_(),
+        lambda x: x.unsqueeze_(0),
+        lambda x: x.swapaxes_(0, 1),
+        lambda x: x.resize_(6),
+        lambda x: x.resize_as_(torch.ones(6)),
+        lambda x: x.set_(torch.ones(4)),
+        lambda x: torch.add(torch.ones(4), 1, out=x),
+    ],
+)
+def test_outside_follows_what_was_written_on_the_plain_tensor(write: Any, context: Any) -> None:
+    plain = torch.arange(6.0).view(2, 3)
+    x = ScaledOnPlain.from_plain(plain)
+    with context():
+        write(x)
+        write(plain)
+    assert (x.size(), x.stride()) == (plain.size(), plain.stride())
+    assert x.numbers.size() == plain.size()
+    assert torch.equal(x.to_plain(), plain)
+
+
+def test_foreach_on_plain_tensors_counts_a_version() -> None:
+    a = torch.ones(2, requires_grad=True)
+    b = ScaledOnPlain.from_plain(torch.ones(2))
+    y = (a * b).sum()
+    with torch.no_grad():
+        torch._foreach_mul_([b], 3.0)
+    assert b._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()

@@ -149,7 +149,8 @@ def _source(cls: type[Any], op: Any, general: Transparent) -> str | None:
         if not in_place or result != TensorResult("same", False, first) or not _keeps_place(op):
             return None
         return _with_arguments(op, general, count, _WRITTEN, "")
-    if result == TensorResult("view", False, first) and count == 1 and first == "self":
+    is_view = result == TensorResult("view", False, first) and not general.may_copy
+    if is_view and count == 1 and first == "self":
         return _VIEW.format(name=general.inner_name, wrap=_indented(wrap, 16))
     return None
 

@@ -15,12 +15,13 @@ from dispatch_core import NoHandlerError
 
 from subclass_utils._copying import as_view_of, describe_outside, make_described
 from subclass_utils._roles import Roles, roles_of
-from subclass_utils._torch_private import fast_call, share_storage
+from subclass_utils._torch_private import fast_call, increment_version, share_storage
 from subclass_utils._transparent import Plan, mixing_error
 
 __all__ = ["inner_wise_plan"]
 
 _aten = torch.ops.aten
+_set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 def inner_wise_plan(cls: type[Any], op: Any) -> Plan:
@@ -146,6 +147,21 @@ def _write_back(target: Any, source: Any) -> None:
     type(target)._carry_metadata(target, source)
 
 
+def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Say what an operator that writes may change beside the values."""
+    strided = tensor.layout is torch.strided
+    place = (tensor.stride(), tensor.storage_offset()) if strided else ()
+    return (tensor.size(), tensor.dtype, tensor.is_conj(), tensor.is_neg(), *place)
+
+
+def _replace(target: Any, source: Any) -> None:
+    """Make a wrapper what another one is, outside and inside."""
+    _set_data(target, make_described(type(target), describe_outside(source), _inner(source)))
+    for name in type(target).inner_tensors:
+        setattr(target, name, getattr(source, name))
+    type(target)._carry_metadata(target, source)
+
+
 # ── on plain tensors ────────────────────────────────────────────────────────────────────────────
 
 
@@ -188,12 +204,23 @@ class _OnPlain:
                 holder[key] = [plain(item, argument.name) for item in value]
             else:
                 holder[key] = plain(value, argument.name)
+        places = [_place(made) for _, made in pairs]
         result = self.call(*new_args, **new_kwargs)
-        self.write_back(values, pairs)
+        moved = [
+            outer
+            for (outer, made), place in zip(pairs, places, strict=True)
+            if _place(made) != place
+        ]
+        self.write_back(values, pairs, moved)
         return self.answer(result, values)
 
-    def write_back(self, values: Mapping[str, Any], pairs: Sequence[tuple[Any, Any]]) -> None:
-        """Bring written wrappers to their new value."""
+    def write_back(
+        self,
+        values: Mapping[str, Any],
+        pairs: Sequence[tuple[Any, Any]],
+        moved: Sequence[Any],
+    ) -> None:
+        """Bring written wrappers to their new value; `moved` have another outside now, too."""
         for argument in self.roles.arguments:
             if not argument.written:
                 continue
@@ -201,7 +228,13 @@ class _OnPlain:
             for outer in value if isinstance(value, list | tuple) else (value,):
                 for wrapper, plain in pairs:
                     if wrapper is outer:
-                        _write_back(wrapper, self.cls.from_plain(plain, wrapper))
+                        source = self.cls.from_plain(plain, wrapper)
+                        if any(outer is each for each in moved):
+                            _replace(wrapper, source)
+                        else:
+                            _write_back(wrapper, source)
+                        if argument.is_list and not outer.is_inference():
+                            increment_version((outer,))  # autograd passes over lists
 
     def answer(self, result: Any, values: Mapping[str, Any]) -> Any:
         """Give written arguments back as what they are; other results stay plain."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from dispatch_core import NoHandlerError
 from dispatch_core._for_subclass_utils import is_kept
+from torch.autograd.forward_ad import unpack_dual
 
 from subclass_utils._copying import as_view_of
 from subclass_utils._fast_paths import fast_path
@@ -108,15 +109,18 @@ def run_whole(
 ) -> Any:
     """Run a composite operator on the inner tensors; NotImplemented where its parts are due.
 
-    They are where a gradient may be needed, where a class has handlers for parts, and where a mode
-    or a transform of torch.func comes first.
+    They are where a gradient or a tangent may be needed, where a class has handlers for parts, and
+    where a mode or a transform of torch.func comes first.
     """
     if not cls._transparent or cls._wants_parts() or is_kept(func) or others_are_watching():
         return NotImplemented
-    if differentiable and torch.is_grad_enabled():
+    if differentiable:
+        backward = torch.is_grad_enabled()
         for value in (*args, *kwargs.values()):
             for item in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(item, torch.Tensor) and item.requires_grad:
+                if isinstance(item, torch.Tensor) and (
+                    (backward and item.requires_grad) or unpack_dual(item).tangent is not None
+                ):
                     return NotImplemented
     return Transparent(cls, func)(args, kwargs, counts=True)
 

@@ -19,6 +19,7 @@ from subclass_utils._roles import Roles, TensorArgument, TensorResult, roles_of
 from subclass_utils._torch_private import (
     fast_call,
     is_alias_of,
+    is_composite_implicit,
     outside_of_handlers,
     restore_caller_state,
     set_version,
@@ -45,7 +46,7 @@ class _Call:
         self.values: dict[str, Any] = {}
         self.plain: str | None = None
         self.restore = restore
-        self.versions: list[tuple[Any, Any, int]] = []
+        self.versions: list[tuple[Any, int, Any, int]] = []
 
 
 class Transparent:
@@ -64,6 +65,7 @@ class Transparent:
         )
         self.written = tuple(argument for argument in self.roles.arguments if argument.written)
         self.resizes = self.base_name in _RESIZES
+        self.may_copy = is_composite_implicit(op)
         self.asks = self.name in _ASKS_FOR_GRADIENT
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], counts: bool = False) -> Any:
@@ -178,8 +180,8 @@ class Transparent:
         for outer in value if isinstance(value, list | tuple) else (value,):
             if isinstance(outer, self.cls):
                 inner = getattr(outer, self.inner_name)
-                if not inner.is_inference():
-                    state.versions.append((outer, inner, inner._version))
+                if not (inner.is_inference() or outer.is_inference()):
+                    state.versions.append((outer, outer._version, inner, inner._version))
 
     def after_write(self, state: _Call, argument: TensorArgument) -> None:
         """Bring the outside of what was written in step."""
@@ -189,9 +191,9 @@ class Transparent:
                 inner = getattr(outer, self.inner_name)
                 if outside_differs(outer, inner):
                     update_outside(outer, inner, tuple(state.inner))
-        for outer, inner, version in state.versions:
-            if not outer.is_inference() and inner._version != version:
-                set_version(outer, outer._version + inner._version - version)
+        for outer, before, inner, inner_before in state.versions:
+            if inner._version != inner_before:  # once for views that share their versions
+                set_version(outer, before + inner._version - inner_before)
         state.versions.clear()
 
     # ── results ─────────────────────────────────────────────────────────────────────────────────
@@ -250,7 +252,7 @@ class Transparent:
         for outer, inner in state.inner:
             if inner is value:
                 return outer
-        if isinstance(source, self.cls):
+        if isinstance(source, self.cls) and not (self.may_copy and self.is_copy(value, source)):
             wrapper = alias_outside(self.cls, value, source)
         else:
             wrapper = outside_like(self.cls, value)
@@ -258,6 +260,12 @@ class Transparent:
         setattr(wrapper, self.inner_name, value)
         self.cls._carry_metadata(wrapper, state.like)
         return wrapper
+
+    def is_copy(self, value: torch.Tensor, source: Any) -> bool:
+        """Say whether a composite operator copied where it may also give a view."""
+        memory = getattr(source, self.inner_name)
+        strided = value.layout is memory.layout is torch.strided
+        return not strided or not is_alias_of(value, memory)
 
 
 def mixing_error(cls: type[Any], name: str, argument: str) -> MixingError:
