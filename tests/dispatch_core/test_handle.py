@@ -330,3 +330,9 @@ def test_every_higher_order_operator_has_a_handle() -> None:
 def _split(name: str) -> tuple[str, str]:
     base, _, overload = name.partition(".")
     return base, overload
+
+
+@pytest.mark.parametrize("name", ["aten::mm.", "aten.mm.", "torch.ops.aten.mm."])
+def test_name_that_ends_in_a_dot_is_no_name(name: str) -> None:
+    with pytest.raises(UnknownOperatorError, match="is no name of an operator"):
+        handle_of(name)

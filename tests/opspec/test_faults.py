@@ -76,6 +76,11 @@ BYTES = {
         "  ^\n"
         "  write entries like `- func: mm(Tensor self, Tensor mat2) -> Tensor`",
     ),
+    "spaces": (
+        b"   ",
+        "specs/mylib.yaml:1:1: error: the file is empty\n"
+        "  write entries like `- func: mm(Tensor self, Tensor mat2) -> Tensor`",
+    ),
     "not_utf8": (
         b"# caf\xe9\n- func: good(Tensor self) -> Tensor\n",
         "specs/mylib.yaml:1:6: error: the file is not UTF-8: the byte 0xe9 stands here\n"

@@ -284,7 +284,7 @@ def _parse(name: str) -> tuple[str, str, str]:
     else:
         namespace, _, rest = text.partition(".")
         base, _, overload = rest.partition(".")
-    if not namespace or not base:
+    if not namespace or not base or text.endswith("."):
         raise UnknownOperatorError(
             f"{name!r} is no name of an operator; write 'aten::addmv' or 'aten::addmv.out'",
             qualified_name=name,

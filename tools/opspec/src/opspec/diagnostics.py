@@ -43,7 +43,7 @@ class Diagnostic:
     def __str__(self) -> str:
         """Give `file:line:column: error: what`, the source line, a caret, and the remedy."""
         lines = [f"{self.location}: {self.severity}: {_visible(self.message)}"]
-        if self.source_line:
+        if self.source_line and not self.source_line.isspace():
             lines += _excerpt(self.source_line, self.location.column, self.span_length)
         if self.remedy:
             lines.append(f"  {_visible(self.remedy)}")
