@@ -430,6 +430,26 @@ def test_missing_composite_is_taken_apart_where_asked() -> None:
         x.sin()
 
 
+def test_parts_with_a_factory_run_under_a_mode_and_inference() -> None:
+    class InParts(Tabled):
+        table = HandlerTable(missing="decompose")
+
+    class PassesOn(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    @InParts.table.implements(aten.where.self)
+    def _(condition: Any, self: Any, other: Any) -> Any:
+        return run_plain(torch.where, condition, self, other)
+
+    x = tabled([1.0, -1.0], InParts)
+    with torch.inference_mode(), PassesOn():  # type: ignore[no-untyped-call]
+        y = torch.where(torch.tensor([True, False]), x, 2.0)
+    assert y.tolist() == [1.0, 2.0]
+
+
 def test_missing_composite_is_an_error_where_not_asked() -> None:
     class Whole(Tabled):
         table = HandlerTable()

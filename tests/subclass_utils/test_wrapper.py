@@ -11,6 +11,7 @@ from dispatch_core import (
     HandlerError,
     HandlerResultError,
     NoHandlerError,
+    Recorder,
     enable_python_mode,
     keep_composite,
 )
@@ -578,3 +579,25 @@ def test_foreach_on_plain_tensors_counts_a_version() -> None:
     assert b._version == 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+# ── under modes ─────────────────────────────────────────────────────────────────────────────────
+
+WITH_FACTORIES: dict[str, Any] = {
+    "where": lambda x: torch.where(x > 0, x, 2.0),
+    "batch_norm": lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+    "cosine_similarity": lambda x: torch.cosine_similarity(x, x + 1),
+    "quantile": lambda x: torch.quantile(x, 0.5),
+    "unsafe_split": lambda x: torch.unsafe_split(x, 2)[0],
+}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", WITH_FACTORIES)
+def test_composite_with_a_factory_runs_under_mode_and_inference(name: str, inside: bool) -> None:
+    plain = torch.arange(12.0).view(3, 4) - 5
+    x = Measured(plain)
+    with torch.inference_mode(), Recorder():
+        y = WITH_FACTORIES[name](Measured(plain) if inside else x)
+    assert type(y) is Measured
+    assert torch.equal(y.elem, WITH_FACTORIES[name](plain))

@@ -12,8 +12,9 @@ from typing import Any
 from dispatch_core._composite import is_kept
 from dispatch_core._entry import Entry
 from dispatch_core._table import HandlerTable
+from dispatch_core._torch_private import state_of_caller
 
-__all__ = ["Entry", "entries_of", "has_handlers", "is_kept"]
+__all__ = ["Entry", "entries_of", "has_handlers", "is_kept", "state_of_caller"]
 
 
 def entries_of(table: HandlerTable) -> Mapping[Any, Entry]:

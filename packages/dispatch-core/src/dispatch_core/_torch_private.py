@@ -6,8 +6,8 @@ which lacks one fails with one clear sentence instead of somewhere inside a call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -187,16 +187,35 @@ _restore_caller: Callable[[], AbstractContextManager[None]] = _look_up(
     torch._C, "_RestorePythonTLSSnapshot"
 )
 _is_excluded: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispatch_key_excluded")
+_included: Callable[[], Any] = _look_up(torch._C, "_dispatch_tls_local_include_set")
+_excluded: Callable[[], Any] = _look_up(torch._C, "_dispatch_tls_local_exclude_set")
+_force_keys: Callable[[Any, Any], AbstractContextManager[None]] = _look_up(
+    torch._C, "_ForceDispatchKeyGuard"
+)
 
 
 def state_of_caller() -> AbstractContextManager[None]:
     """Put the thread-local state back to what it was where the operator was called.
 
     While a handler runs torch excludes autograd, version counting, conjugate and negative bits.
+    What was restored says, too, that modes are on; where they have been taken off since, because
+    one of them called the operator, a factory without a tensor would look for them in vain.
     """
-    if _is_excluded(_key.PythonTLSSnapshot):
-        return _restore_caller()
-    return nullcontext()
+    if not _is_excluded(_key.PythonTLSSnapshot):
+        return nullcontext()
+    return _restored_without_modes() if mode_stack_size() == 0 else _restore_caller()
+
+
+@contextmanager
+def _restored_without_modes() -> Iterator[None]:
+    with _restore_caller():
+        include = _included()
+        if not include.has(_key.Python):
+            yield
+            return
+        include = include.remove(_key.Python).remove(_key.PythonTLSSnapshot)
+        with _force_keys(include, _excluded()):
+            yield
 
 
 dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")

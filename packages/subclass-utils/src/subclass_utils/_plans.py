@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from dispatch_core import NoHandlerError
-from dispatch_core._for_subclass_utils import is_kept
+from dispatch_core._for_subclass_utils import is_kept, state_of_caller
 from torch.autograd.forward_ad import unpack_dual
 
 from subclass_utils._copying import as_view_of
@@ -21,7 +21,6 @@ from subclass_utils._torch_private import (
     is_composite_implicit,
     others_are_watching,
     outside_of_handlers,
-    restore_caller_state,
 )
 from subclass_utils._transparent import Transparent, mixing_error
 
@@ -94,7 +93,7 @@ def _parts(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any]], Any]:
     def run(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if within or outside_of_handlers():
             return parts(*args, **kwargs)
-        with restore_caller_state():
+        with state_of_caller():
             return parts(*args, **kwargs)
 
     return run
@@ -128,7 +127,7 @@ def run_whole(
 def _safe(safe: Any, whole: TypedPlan) -> TypedPlan:
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if torch.is_inference_mode_enabled() and not outside_of_handlers():
-            with restore_caller_state():
+            with state_of_caller():
                 return safe(*args, **kwargs)
         return whole(types, args, kwargs)
 
