@@ -107,6 +107,28 @@ def test_mixing_wrap_writes_into_a_plain_tensor() -> None:
     assert plain.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize("context", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda plain, x: plain.add_(x),
+        lambda plain, x: torch.add(x, 1, out=plain),
+        lambda plain, x: plain.copy_(x),
+        lambda plain, x: plain.index_put_((torch.tensor(0),), x[0]),
+        lambda plain, x: torch.linalg.matrix_norm(x, out=plain[0, 0]),
+        lambda plain, x: torch._foreach_add_([plain, plain], [x, x]),
+    ],
+)
+def test_plain_tensor_written_counts_as_in_the_plain_run(write: Any, context: Any) -> None:
+    values = torch.arange(4.0).view(2, 2)
+    plain, beside = torch.zeros(2, 2), torch.zeros(2, 2)
+    with context():
+        write(plain, values)
+        write(beside, Measured(values))
+    assert torch.equal(beside, plain)
+    assert beside._version == plain._version
+
+
 def test_plain_tensor_written_at_wrapped_indices_reaches_the_handler_once() -> None:
     seen = []
 

@@ -38,13 +38,14 @@ _RESIZES = {"resize_", "resize_as_", "resize_as_sparse_", "sparse_resize_"}
 class _Call:
     """One call: its tensor arguments by name, the wrappers among them, what they need."""
 
-    __slots__ = ("inner", "like", "plain", "restore", "values", "versions")
+    __slots__ = ("inner", "like", "plain", "plain_versions", "restore", "values", "versions")
 
     def __init__(self, restore: bool) -> None:
         self.like: Any = None
         self.inner: list[tuple[Any, Any]] = []
         self.values: dict[str, Any] = {}
         self.plain: str | None = None
+        self.plain_versions: list[tuple[Any, int]] = []
         self.restore = restore
         self.versions: list[tuple[Any, int, Any, int]] = []
 
@@ -79,6 +80,8 @@ class Transparent:
         for argument in self.written:
             if argument.is_list or counts:
                 self.note_versions(state, argument)
+            else:
+                self.note_plain_version(state, argument)
         if state.restore and not outside_of_handlers():
             with restore_caller_state():
                 result = self.call(*new_args, **new_kwargs)
@@ -183,6 +186,12 @@ class Transparent:
                 if not (inner.is_inference() or outer.is_inference()):
                     state.versions.append((outer, outer._version, inner, inner._version))
 
+    def note_plain_version(self, state: _Call, argument: TensorArgument) -> None:
+        """Remember the version of a plain tensor, which autograd will count once more."""
+        value = state.values.get(argument.name)
+        if isinstance(value, torch.Tensor) and not self.is_ours(value) and not value.is_inference():
+            state.plain_versions.append((value, value._version))
+
     def after_write(self, state: _Call, argument: TensorArgument) -> None:
         """Bring the outside of what was written in step."""
         value = state.values.get(argument.name)
@@ -194,7 +203,11 @@ class Transparent:
         for outer, before, inner, inner_before in state.versions:
             if inner._version != inner_before:  # once for views that share their versions
                 set_version(outer, before + inner._version - inner_before)
+        for plain, version in state.plain_versions:
+            if plain._version != version:
+                set_version(plain, version)
         state.versions.clear()
+        state.plain_versions.clear()
 
     # ── results ─────────────────────────────────────────────────────────────────────────────────
 
