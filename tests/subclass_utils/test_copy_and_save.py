@@ -23,7 +23,7 @@ from subclass_utils import (
 )
 from torch.utils.data import DataLoader
 
-from tests.subclass_utils.wrappers import Measured, Origin, Scaled, Unit, scaled
+from tests.subclass_utils.wrappers import Measured, Origin, Scaled, ScaledOnPlain, Unit, scaled
 
 aten = torch.ops.aten
 
@@ -189,10 +189,11 @@ def test_default_collation_gives_the_class_with_workers_and_without(workers: int
         assert batch.shape == batch.elem.shape == (2, 2)
 
 
-def test_collation_of_a_class_without_a_stack_handler_goes_by_its_plain_value() -> None:
-    data: Any = [scaled(1.0), scaled(2.0)]
+@pytest.mark.parametrize("cls", [Scaled, ScaledOnPlain])
+def test_collation_of_a_class_without_a_stack_handler_goes_by_its_plain_value(cls: Any) -> None:
+    data: Any = [cls.from_plain(torch.tensor([value])) for value in (1.0, 2.0)]
     (batch,) = DataLoader(data, batch_size=2)
-    assert type(batch) is Scaled
+    assert type(batch) is cls
     assert batch.to_plain().tolist() == [[1.0], [2.0]]
 
 

@@ -16,10 +16,11 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Stack wrappers. torch would stack into shared memory in a worker, and lose the class."""
     first = batch[0]
     try:
-        return torch.stack(list(batch), 0)
+        stacked = torch.stack(list(batch), 0)
     except NoHandlerError:
-        plain = torch.stack([item.to_plain() for item in batch], 0)
-        return type(first).from_plain(plain, first)
+        stacked = torch.stack([item.to_plain() for item in batch], 0)
+    # Without a handler of its own a class that goes by its plain value is stacked as one.
+    return stacked if isinstance(stacked, type(first)) else type(first).from_plain(stacked, first)
 
 
 def register_collation(cls: type[Any]) -> None:
