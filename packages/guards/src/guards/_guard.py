@@ -157,7 +157,7 @@ class Guard:
         except Exception:
             log.exception("Error while creating guard:\n%s", _text_of(self))
             if self.stack:
-                frames = self.stack.format()  # type: ignore[no-untyped-call]  # as torch has it
+                frames = self.stack.format()
                 log.error("Created at:\n%s", "".join(frames[-4:]).rstrip())
             raise
 

@@ -126,8 +126,8 @@ def place_of_item(number: int, source: Source) -> Location:
     depth = found = 0
     for event in yaml.parse(source.text, Loader=_Loader):
         if depth == 1 and isinstance(event, yaml.NodeEvent):
-            if found == number:
-                mark = event.start_mark
+            mark = event.start_mark
+            if found == number and mark is not None:
                 return Location(source.file, mark.line + 1, mark.column + 1)
             found += 1
         depth += isinstance(event, yaml.CollectionStartEvent)
