@@ -14,7 +14,8 @@ from guards._errors import UnknownOperatorError
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("aten::mm", {}),
+        ("aten::_int_mm", {}),
+        ("aten::mm", {"composite": "explicit"}),
         ("aten::add.Tensor", {"composite": "explicit"}),
         ("aten::add_.Tensor", {"inplace": True, "mutates": ("self",)}),
         ("aten::add.out", {"out": True, "mutates": ("out",)}),

@@ -166,10 +166,15 @@ def _is_inplace_name(short: str) -> bool:
 
 
 def _composite(name: str) -> str:
-    for kind in ("Implicit", "Explicit"):
-        try:
-            if torch._C._dispatch_has_kernel_for_dispatch_key(name, f"Composite{kind}Autograd"):
-                return kind.lower()
-        except RuntimeError:  # known to TorchScript only
-            return "no"
+    keys = {
+        "CompositeImplicitAutograd": "implicit",
+        "CompositeExplicitAutograd": "explicit",
+        "CompositeExplicitAutogradNonFunctional": "explicit",
+    }
+    try:
+        for key, kind in keys.items():
+            if torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
+                return kind
+    except RuntimeError:  # known to TorchScript only
+        pass
     return "no"

@@ -260,22 +260,9 @@ class _Frames:
         self._watcher = watcher
         self._refuse = watcher.refuse
         self._looked_at: set[types.CodeType] = set()
-        # The garbage collector may run at any moment, and what it calls is not the function's.
-        self._collector = {
-            callback.__code__ for callback in gc.callbacks if is_a(callback, types.FunctionType)
-        }
-
-    def _is_called_by_collector(self, frame: types.FrameType | None) -> bool:
-        while frame is not None:
-            if frame.f_code in self._collector:
-                return True
-            frame = frame.f_back
-        return False
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if self._collector and self._is_called_by_collector(frame):
-            return
         try:
             if event == "call":
                 if code not in self._looked_at:
@@ -386,12 +373,19 @@ def watch(
     inputs = list(assumptions.tensors())
     watcher = _Watcher(inputs)
     frames = _Frames(assumptions.codes, watcher)
-    with watcher:
-        sys.setprofile(frames)
-        try:
-            result = run()
-        finally:
-            sys.setprofile(None)
+    # What a garbage collection runs, in the middle of anything, is not the function's doing.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with watcher:
+            sys.setprofile(frames)
+            try:
+                result = run()
+            finally:
+                sys.setprofile(None)
+    finally:
+        if collects:
+            gc.enable()
     output = None
     if watcher.problem is None:
         watcher.look_at_results()
