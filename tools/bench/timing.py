@@ -37,6 +37,7 @@ def alternate(*statements: Statement, rounds: int = 75) -> list[float]:
     timers = [statement.timer() for statement in statements]
     counts = []
     for timer in timers:
+        timer.timeit(1)  # torch loads parts of itself at the first use, for a second or more
         count, seconds = timer.autorange()
         counts.append(max(1, round(count * SAMPLE_SECONDS / seconds)))
     samples: list[list[float]] = [[] for _ in timers]

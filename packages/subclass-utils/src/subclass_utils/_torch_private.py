@@ -6,6 +6,7 @@ which lacks one fails with one clear sentence instead of somewhere inside an ope
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import CodeType
@@ -162,6 +163,7 @@ _has_kernel: Callable[[str, str], bool] = _look_up(
 )
 
 
+@functools.lru_cache(maxsize=8192)
 def is_composite_implicit(op: Any) -> bool:
     """Say whether an overload is made of other operators, which torch derives autograd from."""
     if type(op) is not _OP_OVERLOAD:
