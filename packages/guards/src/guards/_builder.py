@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -32,7 +32,7 @@ from guards._guard import Guard, GuardBuilderBase
 from guards._source import Source, name_of
 from guards._state_checks import StateCheck, read_state
 from guards._tensor_checks import OverlapCheck, RelationCheck, SameObjectCheck, TensorCheck
-from guards._value_sources import ChainedValueSource, ValueSource
+from guards._value_sources import ValueSource
 
 __all__ = ["GuardBuilder"]
 
@@ -77,19 +77,7 @@ class GuardBuilder(GuardBuilderBase):
 
     def lookup(self, source: ValueSource) -> Any:
         """Evaluate a source once; an ``Absent`` where its value is not to be had."""
-        links: list[ValueSource] = []
-        link: Source = source
-        while link not in self._values and isinstance(link, ChainedValueSource):
-            links.append(link)
-            link = link.base
-        if link not in self._values:
-            self._values[link] = cast(ValueSource, link).lookup(self.L, self.G)
-        value = self._values[link]
-        for chained in reversed(links):
-            if type(value) is not Absent:
-                value = cast(ChainedValueSource, chained).read(value)
-            self._values[chained] = value
-        return value
+        return source.lookup(self.L, self.G, self._values)
 
     def value(self, guard: Guard) -> Any:
         """Give the guarded value.
@@ -97,9 +85,7 @@ class GuardBuilder(GuardBuilderBase):
         Raises:
             MissingValueError: it is not there, or only code of a class could tell.
         """
-        source = self.source(guard)
-        found = self.lookup(source)
-        return source.get(self.L, self.G) if type(found) is Absent else found
+        return self.lookup_or_raise(self.source(guard))
 
     def add(self, guard: Guard, check: Check, value: object = None) -> None:
         """Add a check, and tell the guard what was made of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,6 @@ from guards._explanation import Explanation, explain_failure
 from guards._fetch import Absent
 from guards._guard import Guard
 from guards._source import Source
-from guards._value_sources import ChainedValueSource, ValueSource
 from guards._writer import Writer
 
 __all__ = ["CheckFunction", "compile_guards", "test_of"]
@@ -46,7 +46,7 @@ class CheckFunction(functools.partial[bool]):
         values: dict[Source, Any] = {}
         failures: list[Explanation] = []
         for guard, check in self.checks:
-            found = [_lookup(source, L, G, values) for source in check.sources]
+            found = [source.lookup(L, G, values) for source in check.sources]
             if not test_of(check)(L, G, found):
                 failures.append(explain_failure(guard, check, found, L, G))
                 if not all:
@@ -58,7 +58,7 @@ class CheckFunction(functools.partial[bool]):
                 Explanation("CHECK", "all guards together", "to hold", "they hold only one by one")
             )
         first = failures[0]
-        return first if not all else _with_failures(first, tuple(failures))
+        return first if not all else dataclasses.replace(first, failures=tuple(failures))
 
     @property
     def death(self) -> Death:
@@ -76,27 +76,6 @@ class CheckFunction(functools.partial[bool]):
 
     def __reduce__(self) -> Any:
         raise TypeError("a check function cannot be pickled: save its guards with guards.dumps")
-
-
-def _with_failures(first: Explanation, failures: tuple[Explanation, ...]) -> Explanation:
-    return Explanation(
-        first.code, first.expression, first.expected, first.actual, first.user_location, failures
-    )
-
-
-def _lookup(source: ValueSource, L: Scope, G: Scope, known: dict[Source, Any]) -> Any:
-    links: list[ChainedValueSource] = []
-    link: Source = source
-    while link not in known and isinstance(link, ChainedValueSource):
-        links.append(link)
-        link = link.base
-    if link not in known:
-        known[link] = link.lookup(L, G) if isinstance(link, ValueSource) else None
-    value = known[link]
-    for chained in reversed(links):
-        value = value if type(value) is Absent else chained.read(value)
-        known[chained] = value
-    return value
 
 
 def test_of(check: Check) -> Callable[[Scope, Scope, Sequence[Any]], bool]:

@@ -6,6 +6,7 @@ where the installed torch has others, an error says so.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect as python_inspect
 import json
 import re
@@ -106,9 +107,7 @@ class EntryReport:
                 for part in verdict.verbose_code_parts or ["the guards together"]
             ]
         top = failures[0]
-        return Explanation(
-            top.code, top.expression, top.expected, top.actual, top.user_location, tuple(failures)
-        )
+        return dataclasses.replace(top, failures=tuple(failures))
 
     def __str__(self) -> str:
         """List the guards, one a line."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from guards._fetch import Absent
-from guards._value_sources import ChainedValueSource, ValueSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,12 +81,7 @@ def explain_failure(
 def _actual(check: Check, values: Sequence[Any], L: Any, G: Any) -> str:
     for source, value in zip(check.sources, values, strict=True):
         if type(value) is Absent:
-            link: ValueSource = source
-            while isinstance(link, ChainedValueSource) and isinstance(link.base, ValueSource):
-                if type(link.base.lookup(L, G)) is not Absent:
-                    break
-                link = link.base
-            return f"{link.name()} {value!r}"
+            return f"{source.first_absent(L, G).name()} {value!r}"
     return check.actual(values)
 
 

@@ -13,7 +13,7 @@ from guards import _torch_private as private
 from guards._checks import Check, OneSourceCheck, spell_found, wants
 from guards._class_names import find_class, importable_name
 from guards._constants import type_name
-from guards._emit import Emitter, is_heap_type
+from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
 from guards._fetch import Absent, is_a
 
@@ -408,8 +408,3 @@ def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str
     if unknown:
         raise refuse(f"no source is given for {', '.join(unknown)}")
     return used & set(symbols)
-
-
-def class_condition(name: str, cls: type, emitter: Emitter) -> str:
-    """Hold a tensor class that may die, by identity; torch's own check compares its address."""
-    return emitter.is_type(name, cls) if is_heap_type(cls) else ""

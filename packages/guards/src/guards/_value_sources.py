@@ -71,24 +71,40 @@ class ValueSource(Source):
         """Give the value of a root from the two scopes, or an absence."""
         raise NotImplementedError(f"{type(self).__name__} must say how its value is found")
 
-    def lookup(self, L: Scope, G: Scope | None = None) -> Any:
-        """Evaluate the source; an absence (MISSING, REFUSED) where the value is not to be had."""
+    def lookup(
+        self, L: Scope, G: Scope | None = None, known: dict[Source, Any] | None = None
+    ) -> Any:
+        """Evaluate the source; an absence (MISSING, REFUSED) where the value is not to be had.
+
+        ``known`` holds what was evaluated before over the same scopes, and takes what is new.
+        """
+        known = {} if known is None else known
         links: list[ChainedValueSource] = []
         link: Source = self
-        while isinstance(link, ChainedValueSource):
+        while link not in known and isinstance(link, ChainedValueSource):
             links.append(link)
             link = link.base
-        if not isinstance(link, ValueSource):
-            raise UnsupportedGuardError(
-                f"{type(link).__name__}, at the root of {self.name()}, cannot be evaluated: "
-                "derive it from guards.ValueSource and give it start()"
-            )
-        value = link.start(L, _EMPTY if G is None else G)
+        if link not in known:
+            if not isinstance(link, ValueSource):
+                raise UnsupportedGuardError(
+                    f"{type(link).__name__}, at the root of {self.name()}, cannot be evaluated: "
+                    "derive it from guards.ValueSource and give it start()"
+                )
+            known[link] = link.start(L, _EMPTY if G is None else G)
+        value = known[link]
         for chained in reversed(links):
-            if type(value) is Absent:
-                return value
-            value = chained.read(value)
+            value = known[chained] = value if type(value) is Absent else chained.read(value)
         return value
+
+    def first_absent(self, L: Scope, G: Scope | None = None) -> ValueSource:
+        """Give the first link that is not there, of a source whose value is absent."""
+        known: dict[Source, Any] = {}
+        link: ValueSource = self
+        while isinstance(link, ChainedValueSource) and isinstance(link.base, ValueSource):
+            if type(link.base.lookup(L, G, known)) is not Absent:
+                break
+            link = link.base
+        return link
 
     def get(self, L: Scope, G: Scope | None = None) -> Any:
         """Evaluate the source over locals and globals.
@@ -102,11 +118,7 @@ class ValueSource(Source):
         return value
 
     def _why_absent(self, L: Scope, G: Scope | None, value: Absent) -> str:
-        link: ValueSource = self
-        while isinstance(link, ChainedValueSource) and isinstance(link.base, ValueSource):
-            if type(link.base.lookup(L, G)) is not Absent:
-                break
-            link = link.base
+        link = self.first_absent(L, G)
         text = f"{link.name()} is {value!r}"
         return f"{text}: {link.remedy}" if value is REFUSED and link.remedy else text
 
