@@ -190,7 +190,7 @@ def test_specs_agree_with_the_torch_they_were_imported_from() -> None:
 
 def test_missing_private_name_of_torch_is_one_clear_sentence() -> None:
     with pytest.raises(ImportError) as caught:
-        private._look_up(sys.modules["torch._ops"], "not_there")
+        private.look_up(sys.modules["torch._ops"], "not_there")
     assert str(caught.value) == (
         f"dispatch_core needs torch._ops.not_there, which torch {torch.__version__} does not have. "
         "Install a torch that this version of dispatch_core supports (2.13 or later), "

@@ -10,11 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from dispatch_core._composite import is_kept
+from dispatch_core._dtype_names import short_dtype
 from dispatch_core._entry import Entry
 from dispatch_core._table import HandlerTable
-from dispatch_core._torch_private import state_of_caller
+from dispatch_core._torch_private import look_up, state_of_caller
 
-__all__ = ["Entry", "entries_of", "has_handlers", "is_kept", "state_of_caller"]
+__all__ = [
+    "Entry",
+    "entries_of",
+    "has_handlers",
+    "is_kept",
+    "look_up",
+    "short_dtype",
+    "state_of_caller",
+]
 
 
 def entries_of(table: HandlerTable) -> Mapping[Any, Entry]:

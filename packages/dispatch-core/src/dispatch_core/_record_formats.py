@@ -8,30 +8,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
-
+from dispatch_core._dtype_names import short_dtype
 from dispatch_core._events import Event, Opaque, TensorInfo
 
 __all__ = ["chrome_trace", "json_lines", "mermaid", "normalized_events", "text_lines"]
-
-_SHORT = {
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.complex32: "c32",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-    torch.uint8: "u8",
-    torch.uint16: "u16",
-    torch.uint32: "u32",
-    torch.uint64: "u64",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.bool: "b8",
-}
 
 
 def _plain_name(value: object) -> str:
@@ -39,9 +19,8 @@ def _plain_name(value: object) -> str:
 
 
 def _type(info: TensorInfo) -> str:
-    dtype = _SHORT.get(info.dtype) or _plain_name(info.dtype)
     device = "" if info.device.type == "cpu" else f" {info.device}"
-    return f"{dtype}[{', '.join(map(str, info.shape))}]{device}"
+    return f"{short_dtype(info.dtype)}[{', '.join(map(str, info.shape))}]{device}"
 
 
 # ── text ────────────────────────────────────────────────────────────────────────────────────────

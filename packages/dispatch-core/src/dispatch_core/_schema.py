@@ -130,35 +130,8 @@ def split_name(qualified_name: str) -> tuple[str, str, str]:
     return namespace, base, overload
 
 
-def _parts(text: str) -> Iterator[str]:
-    """Split at the commas outside of brackets and quotes."""
-    depth = start = position = 0
-    quote = ""
-    while position < len(text):
-        character = text[position]
-        if quote:
-            if character == "\\":
-                position += 1
-            elif character == quote:
-                quote = ""
-        elif character in "\"'":
-            quote = character
-        elif character in "([":
-            depth += 1
-        elif character in ")]":
-            depth -= 1
-        elif character == "," and not depth:
-            yield text[start:position].strip()
-            start = position + 1
-        position += 1
-    last = text[start:].strip()
-    if last:
-        yield last
-
-
-def _closing(text: str, start: int) -> int:
-    """Find the bracket that closes the one at `start`."""
-    depth = 0
+def _outside_quotes(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+    """Give position and character of all that stands outside of quotes."""
     quote = ""
     position = start
     while position < len(text):
@@ -170,13 +143,37 @@ def _closing(text: str, start: int) -> int:
                 quote = ""
         elif character in "\"'":
             quote = character
-        elif character == "(":
+        else:
+            yield position, character
+        position += 1
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Split at the commas outside of brackets and quotes."""
+    depth = start = 0
+    for position, character in _outside_quotes(text):
+        if character in "([":
+            depth += 1
+        elif character in ")]":
+            depth -= 1
+        elif character == "," and not depth:
+            yield text[start:position].strip()
+            start = position + 1
+    last = text[start:].strip()
+    if last:
+        yield last
+
+
+def _closing(text: str, start: int) -> int:
+    """Find the bracket that closes the one at `start`."""
+    depth = 0
+    for position, character in _outside_quotes(text, start):
+        if character == "(":
             depth += 1
         elif character == ")":
             depth -= 1
             if not depth:
                 return position
-        position += 1
     raise ValueError(f"unclosed parenthesis in schema: {text}")
 
 

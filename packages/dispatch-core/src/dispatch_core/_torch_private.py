@@ -64,34 +64,36 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _look_up(owner: object, name: str) -> Any:
+def look_up(owner: object, name: str, package: str = "dispatch_core") -> Any:
+    """Find a private name of torch that a package needs.
+
+    Raises: ImportError, in one clear sentence, if the installed torch does not have it.
+    """
     try:
         return getattr(owner, name)
     except AttributeError:
         where = getattr(owner, "__name__", repr(owner))
         raise ImportError(
-            f"dispatch_core needs {where}.{name}, which torch {torch.__version__} does not have. "
-            "Install a torch that this version of dispatch_core supports (2.13 or later), "
-            "or a newer dispatch_core."
+            f"{package} needs {where}.{name}, which torch {torch.__version__} does not have. "
+            f"Install a torch that this version of {package} supports (2.13 or later), "
+            f"or a newer {package}."
         ) from None
 
 
-_get_schema: Callable[[str, str], object] = _look_up(torch._C, "_get_schema")
-_schemas_of: Callable[[str], list[Any]] = _look_up(torch._C, "_jit_get_schemas_for_operator")
-_all_names: Callable[[], list[str]] = _look_up(torch._C, "_dispatch_get_all_op_names")
-_has_kernel: Callable[[str, str], bool] = _look_up(
-    torch._C, "_dispatch_has_kernel_for_dispatch_key"
-)
-_is_dispatched: Callable[[str], bool] = _look_up(torch._C, "_dispatch_has_kernel")
-_higher_order: dict[str, HigherOrderOperator] = _look_up(torch._ops, "_higher_order_ops")
+_get_schema: Callable[[str, str], object] = look_up(torch._C, "_get_schema")
+_schemas_of: Callable[[str], list[Any]] = look_up(torch._C, "_jit_get_schemas_for_operator")
+_all_names: Callable[[], list[str]] = look_up(torch._C, "_dispatch_get_all_op_names")
+_has_kernel: Callable[[str, str], bool] = look_up(torch._C, "_dispatch_has_kernel_for_dispatch_key")
+_is_dispatched: Callable[[str], bool] = look_up(torch._C, "_dispatch_has_kernel")
+_higher_order: dict[str, HigherOrderOperator] = look_up(torch._ops, "_higher_order_ops")
 
-numbers_as_tensors: Callable[[str], bool] = _look_up(torch._C, "_should_allow_numbers_as_tensors")
+numbers_as_tensors: Callable[[str], bool] = look_up(torch._C, "_should_allow_numbers_as_tensors")
 """Say whether a base name ('add') takes Python numbers where its schema says Tensor."""
 
-OP_OVERLOAD: type[OpOverload[..., Any]] = _look_up(torch._ops, "OpOverload")
-OP_OVERLOAD_PACKET: type[OpOverloadPacket[..., Any]] = _look_up(torch._ops, "OpOverloadPacket")
-HIGHER_ORDER_OPERATOR: type[HigherOrderOperator] = _look_up(torch._ops, "HigherOrderOperator")
-SCRIPT_METHOD_OVERLOAD: type[OpOverload[..., Any]] = _look_up(torch._ops, "TorchBindOpOverload")
+OP_OVERLOAD: type[OpOverload[..., Any]] = look_up(torch._ops, "OpOverload")
+OP_OVERLOAD_PACKET: type[OpOverloadPacket[..., Any]] = look_up(torch._ops, "OpOverloadPacket")
+HIGHER_ORDER_OPERATOR: type[HigherOrderOperator] = look_up(torch._ops, "HigherOrderOperator")
+SCRIPT_METHOD_OVERLOAD: type[OpOverload[..., Any]] = look_up(torch._ops, "TorchBindOpOverload")
 
 
 def live_schema(base: str, overload: str) -> str | None:
@@ -140,13 +142,13 @@ def higher_order_operators() -> dict[str, HigherOrderOperator]:
 
 def packet_name(packet: OpOverloadPacket[..., Any]) -> str:
     """Give the name of a packet as 'aten::addmv'."""
-    name: str = _look_up(packet, "_qualified_op_name")
+    name: str = look_up(packet, "_qualified_op_name")
     return name
 
 
 def overload_name(op: OpOverload[..., Any]) -> str:
     """Give the qualified name of an overload, 'aten::addmv.out'."""
-    name: str = _look_up(op, "_name")
+    name: str = look_up(op, "_name")
     return name
 
 
@@ -164,32 +166,32 @@ def fast_call(op: OpOverload[..., Any]) -> Callable[..., Any]:
 
 # ── modes and handlers ──────────────────────────────────────────────────────────────────────────
 
-_key: Any = _look_up(torch._C, "DispatchKey")
-_key_set: Any = _look_up(torch._C, "DispatchKeySet")
+_key: Any = look_up(torch._C, "DispatchKey")
+_key_set: Any = look_up(torch._C, "DispatchKeySet")
 
-push_mode: Callable[[TorchDispatchMode], None] = _look_up(torch._C, "_push_on_torch_dispatch_stack")
-mode_stack_size: Callable[[], int] = _look_up(torch._C, "_len_torch_dispatch_stack")
-_pop_mode: Callable[[Any], TorchDispatchMode] = _look_up(torch._C, "_pop_torch_dispatch_stack")
-_mode_at: Callable[[int], TorchDispatchMode] = _look_up(torch._C, "_get_dispatch_stack_at")
+push_mode: Callable[[TorchDispatchMode], None] = look_up(torch._C, "_push_on_torch_dispatch_stack")
+mode_stack_size: Callable[[], int] = look_up(torch._C, "_len_torch_dispatch_stack")
+_pop_mode: Callable[[Any], TorchDispatchMode] = look_up(torch._C, "_pop_torch_dispatch_stack")
+_mode_at: Callable[[int], TorchDispatchMode] = look_up(torch._C, "_get_dispatch_stack_at")
 
-disable_dispatch: Callable[[], AbstractContextManager[None]] = _look_up(
+disable_dispatch: Callable[[], AbstractContextManager[None]] = look_up(
     torch._C, "_DisableTorchDispatch"
 )
 """Turn modes and subclass handlers off, without looking at what the operators are given."""
 
-disable_torch_function: Callable[[], AbstractContextManager[None]] = _look_up(
+disable_torch_function: Callable[[], AbstractContextManager[None]] = look_up(
     torch._C, "DisableTorchFunctionSubclass"
 )
-disabled_torch_dispatch: Any = _look_up(torch._C, "_disabled_torch_dispatch_impl")
+disabled_torch_dispatch: Any = look_up(torch._C, "_disabled_torch_dispatch_impl")
 """The `__torch_dispatch__` of classes that have none."""
 
-_restore_caller: Callable[[], AbstractContextManager[None]] = _look_up(
+_restore_caller: Callable[[], AbstractContextManager[None]] = look_up(
     torch._C, "_RestorePythonTLSSnapshot"
 )
-_is_excluded: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispatch_key_excluded")
-_included: Callable[[], Any] = _look_up(torch._C, "_dispatch_tls_local_include_set")
-_excluded: Callable[[], Any] = _look_up(torch._C, "_dispatch_tls_local_exclude_set")
-_force_keys: Callable[[Any, Any], AbstractContextManager[None]] = _look_up(
+_is_excluded: Callable[[Any], bool] = look_up(torch._C, "_dispatch_tls_is_dispatch_key_excluded")
+_included: Callable[[], Any] = look_up(torch._C, "_dispatch_tls_local_include_set")
+_excluded: Callable[[], Any] = look_up(torch._C, "_dispatch_tls_local_exclude_set")
+_force_keys: Callable[[Any, Any], AbstractContextManager[None]] = look_up(
     torch._C, "_ForceDispatchKeyGuard"
 )
 
@@ -218,12 +220,12 @@ def _restored_without_modes() -> Iterator[None]:
             yield
 
 
-dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
-increment_version: Callable[[Sequence[torch.Tensor]], None] = _look_up(
+dispatch_keys: Callable[[torch.Tensor], Any] = look_up(torch._C, "_dispatch_keys")
+increment_version: Callable[[Sequence[torch.Tensor]], None] = look_up(
     torch._C, "_increment_version"
 )
-is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = _look_up(torch._C, "_is_alias_of")
-_graph_task: Callable[[], int] = _look_up(torch._C, "_current_graph_task_id")
+is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = look_up(torch._C, "_is_alias_of")
+_graph_task: Callable[[], int] = look_up(torch._C, "_current_graph_task_id")
 
 
 def in_backward() -> bool:
@@ -231,8 +233,8 @@ def in_backward() -> bool:
     return _graph_task() != -1
 
 
-_data_ptr: Callable[[torch.Tensor], int] = _look_up(_look_up(torch._C, "TensorBase"), "data_ptr")
-_keys_after: Callable[[Any], Any] = _look_up(torch._C, "_dispatch_keyset_full_after")
+_data_ptr: Callable[[torch.Tensor], int] = look_up(look_up(torch._C, "TensorBase"), "data_ptr")
+_keys_after: Callable[[Any], Any] = look_up(torch._C, "_dispatch_keyset_full_after")
 
 
 def pop_mode(mode: TorchDispatchMode | None = None) -> TorchDispatchMode:
@@ -275,7 +277,7 @@ def composite_kernel(op: OpOverload[..., Any]) -> Callable[..., Any] | None:
     if not _has_kernel(op.name(), "CompositeImplicitAutograd"):
         # A decomposition that was registered from Python only.
         return op.decompose if key in op.py_kernels else None
-    run = _look_up(op, "_op_dk")
+    run = look_up(op, "_op_dk")
 
     def take_apart(*args: Any, **kwargs: Any) -> Any:
         return run(key, *args, **kwargs)
@@ -298,7 +300,7 @@ def call_python_handlers(op: OpOverload[..., Any], args: Any, kwargs: Any) -> An
 
     Must run where torch has saved its thread-local state, see `SNAPSHOT_KEYS`.
     """
-    return _look_up(op, "_op_dk")(_key.Python, *args, **kwargs)
+    return look_up(op, "_op_dk")(_key.Python, *args, **kwargs)
 
 
 def call_without_snapshot(op: OpOverload[..., Any], keys: Any, args: Any, kwargs: Any) -> Any:
@@ -320,7 +322,7 @@ def _has_number_for_tensor(op: OpOverload[..., Any], args: Any) -> bool:
     )
 
 
-SNAPSHOT_KEYS: Any = _key_set(_look_up(_key, "PythonTLSSnapshot")).add(_look_up(_key, "CPU"))
+SNAPSHOT_KEYS: Any = _key_set(look_up(_key, "PythonTLSSnapshot")).add(look_up(_key, "CPU"))
 """Keys that make an operator save the thread-local state and then run its CPU kernel."""
 
 
@@ -328,7 +330,7 @@ def forward_gradients_are_on() -> bool:
     """Say whether a level of forward-mode differentiation is open."""
     from torch.autograd import forward_ad
 
-    level: int = _look_up(forward_ad, "_current_level")
+    level: int = look_up(forward_ad, "_current_level")
     return level >= 0
 
 
@@ -355,4 +357,4 @@ def skip_in_dynamo(function: F) -> F:
 
 
 for _name in ("set_code_exec_strategy", "_FrameAction", "_FrameExecStrategy"):
-    _look_up(_eval_frame, _name)
+    look_up(_eval_frame, _name)

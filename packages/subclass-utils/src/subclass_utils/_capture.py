@@ -11,27 +11,9 @@ from types import FrameType
 from typing import Any
 
 import torch
+from dispatch_core._for_subclass_utils import short_dtype
 
 __all__ = ["ACTIVE", "capture_logs", "log_input"]
-
-_DTYPES = {
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.complex32: "c32",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-    torch.uint8: "u8",
-    torch.uint16: "u16",
-    torch.uint32: "u32",
-    torch.uint64: "u64",
-    torch.int8: "i8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.bool: "b8",
-}
 
 
 class Capture:
@@ -68,8 +50,7 @@ class Capture:
     def _mention(self, tensor: Any, number: int) -> str:
         if not self._types:
             return f"${number}"
-        dtype = _DTYPES.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.")
-        return f"${number}: {dtype}[{', '.join(map(str, tensor.size()))}]"
+        return f"${number}: {short_dtype(tensor.dtype)}[{', '.join(map(str, tensor.size()))}]"
 
     def _argument(self, value: Any) -> str:
         if isinstance(value, self._tensor_type):

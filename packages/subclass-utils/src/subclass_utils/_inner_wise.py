@@ -191,19 +191,7 @@ class _OnPlain:
                 raise mixing_error(self.cls, self.name, name)
             return value
 
-        new_args, new_kwargs = list(args), dict(kwargs)
-        for argument in self.roles.arguments:
-            holder: Any = new_kwargs
-            key: Any = argument.name
-            if argument.position is not None and argument.position < len(new_args):
-                holder, key = new_args, argument.position
-            elif key not in new_kwargs:
-                continue
-            value = values[argument.name] = holder[key]
-            if isinstance(value, list | tuple):
-                holder[key] = [plain(item, argument.name) for item in value]
-            else:
-                holder[key] = plain(value, argument.name)
+        new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, plain, values)
         places = [_place(made) for _, made in pairs]
         result = self.call(*new_args, **new_kwargs)
         moved = [

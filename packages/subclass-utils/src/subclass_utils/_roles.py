@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,6 +46,32 @@ class Roles:
 
     arguments: tuple[TensorArgument, ...]
     results: tuple[TensorResult, ...]
+
+    def replace_tensors(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        replace: Callable[[Any, str], Any],
+        values: dict[str, Any],
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Give the call with `replace(value, argument name)` where it may hold a tensor.
+
+        `values` takes, by name, what these arguments held before.
+        """
+        new_args, new_kwargs = list(args), dict(kwargs)
+        for argument in self.arguments:
+            holder: Any = new_kwargs
+            key: Any = argument.name
+            if argument.position is not None and argument.position < len(new_args):
+                holder, key = new_args, argument.position
+            elif key not in new_kwargs:
+                continue
+            value = values[argument.name] = holder[key]
+            if isinstance(value, list | tuple):
+                holder[key] = [replace(item, argument.name) for item in value]
+            else:
+                holder[key] = replace(value, argument.name)
+        return new_args, new_kwargs
 
     @property
     def writes(self) -> bool:

@@ -17,6 +17,7 @@ import torch._C
 import torch._C._dynamo.eval_frame as _eval_frame
 import torch._ops
 import torch.utils._python_dispatch as _python_dispatch
+from dispatch_core._for_subclass_utils import look_up
 
 __all__ = [
     "HIGHER_ORDER_OPERATOR",
@@ -51,16 +52,7 @@ __all__ = [
 ]
 
 
-def _look_up(owner: object, name: str) -> Any:
-    try:
-        return getattr(owner, name)
-    except AttributeError:
-        where = getattr(owner, "__name__", repr(owner))
-        raise ImportError(
-            f"subclass_utils needs {where}.{name}, which torch {torch.__version__} does not have. "
-            "Install a torch that this version of subclass_utils supports (2.13 or later), "
-            "or a newer subclass_utils."
-        ) from None
+_look_up = functools.partial(look_up, package="subclass_utils")
 
 
 # ── dispatch keys ───────────────────────────────────────────────────────────────────────────────

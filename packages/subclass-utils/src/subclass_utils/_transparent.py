@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -122,22 +123,8 @@ class Transparent:
         self, state: _Call, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Put the inner tensors in the place of the wrappers."""
-        new_args = list(args)
-        new_kwargs = dict(kwargs)
-        for argument in self.roles.arguments:
-            holder: Any = new_kwargs
-            key: Any = argument.name
-            if argument.position is not None and argument.position < len(new_args):
-                holder, key = new_args, argument.position
-            elif key not in new_kwargs:
-                continue
-            value = holder[key]
-            state.values[argument.name] = value
-            if isinstance(value, list | tuple):
-                holder[key] = [self.unwrap(state, item, argument.name) for item in value]
-            else:
-                holder[key] = self.unwrap(state, value, argument.name)
-        return new_args, new_kwargs
+        unwrap = functools.partial(self.unwrap, state)
+        return self.roles.replace_tensors(args, kwargs, unwrap, state.values)
 
     def unwrap(self, state: _Call, value: Any, name: str) -> Any:
         """Give the inner tensor of a wrapper, and anything else as it is."""
