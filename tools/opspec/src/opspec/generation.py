@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from opspec.diagnostics import Diagnostic
 from opspec.files import find_files
 from opspec.model import Location, Operator, SpecTree
 from opspec.render.tree import RESERVED_NAMESPACES, TORCHSCRIPT, render_tree
-from opspec.tree import load
+from opspec.tree import load, without_collector
 
 __all__ = ["Generated", "generate"]
 
@@ -67,18 +65,6 @@ class _Labels:
         return ", ".join(sorted(labels))
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    # Everything that is made is kept to the end: looking for garbage among it is in vain.
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def generate(
     specs: Sequence[str], *, reading: _Steps | None = None, rendering: _Steps | None = None
 ) -> Generated:
@@ -86,7 +72,7 @@ def generate(
 
     `reading` and `rendering` are called with how much is done, and how much there is to do.
     """
-    with _without_collector():
+    with without_collector():
         tree, diagnostics = load(specs, progress=reading)
         labels = _Labels(specs)
         errors = [found for found in diagnostics if found.severity == "error"]

@@ -21,7 +21,7 @@ from opspec.schema_text import SchemaText
 from opspec.source import Source, read_source
 from opspec.yaml_nodes import compose
 
-__all__ = ["SCRIPTED_FOLDER", "load"]
+__all__ = ["SCRIPTED_FOLDER", "load", "without_collector"]
 
 SCRIPTED_FOLDER = "torchscript"
 _ALWAYS_IMPORTED = "aten"
@@ -53,8 +53,8 @@ class _Loading:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
-    # Thousands of nodes are made and all are kept: looking for garbage among them is in vain.
+def without_collector() -> Iterator[None]:
+    """Pause the garbage collector: thousands of objects are made and all are kept."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -81,7 +81,7 @@ def load(
     loading = _Loading()
     files, faults = find_files(paths)
     loading.diagnostics += faults
-    with _without_collector():
+    with without_collector():
         for root in sorted({file.root for file in files if file.root is not None}):
             _read_pin(root, loading)
         for done, file in enumerate(files):
