@@ -85,6 +85,8 @@ class Guard:
     _hash: int | None = field(default=None, init=False)
     # What compile_guards turned the guard into; dumps saves it.
     _checks: tuple[Any, ...] = field(default=(), init=False)
+    # What the installed torch notes on its guards, and ours have no place of their own for.
+    _more: dict[str, Any] | None = field(default=None, init=False)
     _unserializable: bool = False
 
     @property
@@ -114,7 +116,8 @@ class Guard:
 
     # The hash depends on an identity, which another process does not share.
     def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        state = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return state if self._more is None else {**state, "_more": self._more}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for f in fields(self):

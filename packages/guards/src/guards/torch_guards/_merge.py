@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import sys
@@ -63,11 +64,33 @@ def complete(
                 continue  # the machinery of classes, and defaults that would be shared
             if label in _NOT_NEEDED or _takes_all(ours, attribute, value):
                 continue
+            if isinstance(value, types.MemberDescriptorType):
+                value = _Kept(attribute, theirs)
             setattr(ours, attribute, _rebound(value, scope))
             added.append(label)
         if name in _STATEFUL:
             added += [f"{name}().{a}" for a in _complete_state(ours, theirs, _STATEFUL[name])]
     return sorted(added)
+
+
+class _Kept:
+    """A field that their slotted dataclass has and ours lacks: kept in ``_more``, else default."""
+
+    def __init__(self, name: str, theirs: Any) -> None:
+        self.name = name
+        found = [f for f in dataclasses.fields(theirs) if f.name == name]
+        self.default = found[0].default if found else dataclasses.MISSING
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        value = (instance._more or {}).get(self.name, self.default)
+        if value is dataclasses.MISSING:
+            raise AttributeError(f"{self.name} is not set")
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance._more = {**(instance._more or {}), self.name: value}
 
 
 def _takes_all(cls: type, name: str, theirs: Any) -> bool:
