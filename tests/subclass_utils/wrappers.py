@@ -68,7 +68,7 @@ class Scaled(WrapperTensor):
 
     @classmethod
     def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Scaled:
-        scale = like.scale if like is not None else torch.tensor(0.5)
+        scale = (like.scale if like is not None else torch.tensor(0.5)).to(plain.dtype)
         return cls((plain / scale).round().to(torch.int8), scale)
 
 
@@ -76,6 +76,76 @@ class ScaledOnPlain(Scaled):
     """The same; operators without a handler run on the plain tensor."""
 
     without_handler = "to_plain"
+
+
+class Requantised(WrapperTensor):
+    """Whole numbers and a scale that follows from the values: every write is one of the whole."""
+
+    numbers: torch.Tensor
+    scale: torch.Tensor
+
+    inner_tensors = ("numbers", "scale")
+    without_handler = "to_plain"
+
+    @staticmethod
+    def __new__(cls: type[Any], numbers: torch.Tensor, scale: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(
+            cls,
+            numbers.size(),
+            strides=numbers.stride(),
+            storage_offset=numbers.storage_offset(),
+            dtype=scale.dtype,
+        )
+
+    def to_plain(self) -> torch.Tensor:
+        return self.numbers.to(self.scale.dtype) * self.scale
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        low, high = (plain.amin(), plain.amax()) if plain.numel() else (plain.sum(), plain.sum())
+        scale = (torch.maximum(-low, high) / 2**14).clamp(min=1e-9)
+        return cls((plain / scale).round().to(torch.int16), scale)
+
+
+class RequantisedInParts(Requantised):
+    """The same, with handlers for views: a part has the scale of the whole."""
+
+
+@RequantisedInParts.table.implements(aten.slice.Tensor)
+def _slice(self: Any, dim: Any = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    return RequantisedInParts(aten.slice.Tensor(self.numbers, dim, start, end, step), self.scale)
+
+
+@RequantisedInParts.table.implements(aten.t.default)
+def _t(self: Any) -> Any:
+    return RequantisedInParts(self.numbers.t(), self.scale)
+
+
+@RequantisedInParts.table.implements(aten.split.Tensor)
+def _split(self: Any, split_size: Any, dim: Any = 0) -> Any:
+    parts = self.numbers.split(split_size, dim)
+    return [RequantisedInParts(part, self.scale) for part in parts]
+
+
+class ComplexPair(WrapperTensor):
+    """A complex tensor in two real ones."""
+
+    re: torch.Tensor
+    im: torch.Tensor
+
+    inner_tensors = ("re", "im")
+    without_handler = "to_plain"
+
+    @staticmethod
+    def __new__(cls: type[Any], re: torch.Tensor, im: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, re.size(), dtype=torch.complex64)
+
+    def to_plain(self) -> torch.Tensor:
+        return torch.complex(self.re, self.im)
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        return cls(plain.real.clone(), plain.imag.clone())
 
 
 @Scaled.table.implements(aten.mm.default)

@@ -12,8 +12,10 @@ from subclass_utils._errors import (
     MixingError,
     ResizeError,
     SubclassError,
+    ViewError,
 )
 from subclass_utils._logging_tensor import LoggingTensor
+from subclass_utils._plain_view import PlainView
 from subclass_utils._saving import flatten_state_dict, unflatten_state_dict
 from subclass_utils._version import __version__
 from subclass_utils._wrapper import WrapperTensor
@@ -24,8 +26,10 @@ __all__ = [
     "LoggingTensor",
     "MemorylessError",
     "MixingError",
+    "PlainView",
     "ResizeError",
     "SubclassError",
+    "ViewError",
     "WrapperTensor",
     "__version__",
     "capture_logs",

@@ -9,6 +9,8 @@ import torch
 from dispatch_core import NoHandlerError
 from torch.utils.data._utils.collate import default_collate_fn_map
 
+from subclass_utils._shared_data import make_from_plain
+
 __all__ = ["register_collation"]
 
 
@@ -20,7 +22,9 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     except NoHandlerError:
         stacked = torch.stack([item.to_plain() for item in batch], 0)
     # Without a handler of its own a class that goes by its plain value is stacked as one.
-    return stacked if isinstance(stacked, type(first)) else type(first).from_plain(stacked, first)
+    if isinstance(stacked, type(first)) or first._is_part:
+        return stacked
+    return make_from_plain(type(first), stacked, first)
 
 
 def register_collation(cls: type[Any]) -> None:

@@ -117,6 +117,10 @@ def as_view_of(value: Any, source: Any) -> Any:
     return made
 
 
+_OF_THIS_OBJECT = {"_family", "_family_seen", "_from_data", "_view_of"}
+"""Attributes that say with whom an object shares its data: a copy shares it with nobody."""
+
+
 # ── copy ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -126,7 +130,7 @@ def _extras(wrapper: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in wrapper.__dict__.items()
-        if name not in declared and name != "_from_data"
+        if name not in declared and name not in _OF_THIS_OBJECT
     }
 
 

@@ -12,7 +12,7 @@ from subclass_utils._errors import DeclarationError
 from subclass_utils._outside import outside_differs
 from subclass_utils._torch_private import WRAPPER_KEYS, has_key, make_outside
 
-__all__ = ["check_class", "check_object", "travels", "with_wrapper_key"]
+__all__ = ["check_class", "check_conversion", "check_object", "travels", "with_wrapper_key"]
 
 _MIXING = ("error", "wrap", "unwrap")
 _WITHOUT_HANDLER = ("error", "to_plain")
@@ -181,6 +181,40 @@ def check_object(wrapper: Any) -> None:
                 "from_plain(cls, plain, like); else leave __new__ away.",
                 cls=cls,
             )
+
+
+def check_conversion(cls: type[Any], method: str, given: torch.Tensor, made: Any) -> None:
+    """Check that what `to_plain` or `from_plain` made of a tensor looks as that one does.
+
+    Raises: DeclarationError.
+    """
+    wanted: type = cls if method == "from_plain" else torch.Tensor
+    if not isinstance(made, wanted) or not isinstance(made, torch.Tensor):
+        raise DeclarationError(
+            f"{cls.__qualname__}.{method} gave a {type(made).__qualname__}, but must give a "
+            f"{wanted.__qualname__}",
+            cls=cls,
+        )
+    if made.dtype is given.dtype and made.size() == given.size():
+        return
+    if method == "from_plain":
+        remedy = (
+            "the wrapper's outside must be that of the plain tensor, so let it keep the dtype (in "
+            "the dtype of an inner tensor, or as metadata), or register a handler for "
+            "aten::_to_copy if the class has but one dtype"
+        )
+    else:
+        remedy = (
+            "it must be what the outside says, so convert it, or say another outside in __new__"
+        )
+    raise DeclarationError(
+        f"{cls.__qualname__}.{method} made {_looks(made)} of {_looks(given)}: {remedy}",
+        cls=cls,
+    )
+
+
+def _looks(tensor: torch.Tensor) -> str:
+    return f"{tensor.dtype} and size {tuple(tensor.size())}"
 
 
 def _outside_text(tensor: torch.Tensor) -> str:

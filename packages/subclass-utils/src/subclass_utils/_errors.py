@@ -9,6 +9,7 @@ __all__ = [
     "MixingError",
     "ResizeError",
     "SubclassError",
+    "ViewError",
 ]
 
 
@@ -54,6 +55,10 @@ class MemorylessError(SubclassError, RuntimeError):
 
 class ResizeError(SubclassError, RuntimeError):
     """A tensor that came from `.data` was resized, which its source could not follow."""
+
+
+class ViewError(SubclassError, RuntimeError):
+    """A write, or a change of shape, cannot reach everything that shares the data."""
 
 
 class CopyError(SubclassError, RuntimeError):

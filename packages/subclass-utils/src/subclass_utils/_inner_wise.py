@@ -15,19 +15,31 @@ from dispatch_core import NoHandlerError
 
 from subclass_utils._copying import as_view_of, describe_outside, make_described
 from subclass_utils._roles import Roles, roles_of
+from subclass_utils._shared_data import (
+    Memories,
+    Step,
+    connect,
+    fill,
+    inner_of,
+    link_of,
+    make_from_plain,
+    plain_of,
+    replace,
+    root_of,
+    write_value,
+)
 from subclass_utils._torch_private import fast_call, increment_version, share_storage
 from subclass_utils._transparent import Plan, mixing_error
 
 __all__ = ["inner_wise_plan"]
 
 _aten = torch.ops.aten
-_set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
 
 
 def inner_wise_plan(cls: type[Any], op: Any) -> Plan:
     """Make what runs `op`, which has no handler, for a class whose outside differs."""
     own = _PLANS.get(op)
-    if own is not None:
+    if own is not None and not cls._is_part:
         return lambda args, kwargs: own(cls, op, args, kwargs)
     if cls.without_handler == "to_plain":
         return _OnPlain(cls, op)
@@ -53,21 +65,18 @@ def _rebuilt(cls: type[Any], like: Any, inner: Sequence[Any], **outside: Any) ->
     return made
 
 
-def _inner(wrapper: Any) -> list[Any]:
-    return [getattr(wrapper, name) for name in type(wrapper).inner_tensors]
-
-
 def _alias(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
-    made = _rebuilt(cls, wrapper, [op(tensor) for tensor in _inner(wrapper)])
+    made = _rebuilt(cls, wrapper, [op(tensor) for tensor in inner_of(wrapper)])
     share_storage(made, wrapper)
+    connect(made, wrapper, Step(op, (), {}))
     return made
 
 
 def _clone(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
     outside = torch.clone(_meta(wrapper), **kwargs)
-    inner = [torch.clone(tensor) for tensor in _inner(wrapper)]
+    inner = [torch.clone(tensor) for tensor in inner_of(wrapper)]
     return _rebuilt(cls, wrapper, inner, stride=outside.stride(), offset=0)
 
 
@@ -75,9 +84,9 @@ def _to_copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, 
     wrapper = args[0]
     dtype = kwargs.get("dtype")
     if dtype is not None and dtype is not wrapper.dtype:
-        return cls.from_plain(op(cls.to_plain(wrapper), **kwargs), wrapper)
+        return make_from_plain(cls, op(cls.to_plain(wrapper), **kwargs), wrapper)
     moves = {key: value for key, value in kwargs.items() if key in ("device", "non_blocking")}
-    inner = [op(tensor, **moves) for tensor in _inner(wrapper)]
+    inner = [op(tensor, **moves) for tensor in inner_of(wrapper)]
     format_ = {key: value for key, value in kwargs.items() if key == "memory_format"}
     outside = torch.clone(_meta(wrapper), **format_)
     device = inner[0].device
@@ -89,23 +98,26 @@ def _copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     if not isinstance(target, cls):
         op(target, source.to_plain(), *rest, **kwargs)
         return target
-    if not _same_form(target, source):
-        plain = source.to_plain() if isinstance(source, cls) else source
-        if plain.size() != target.size() or plain.dtype is not target.dtype:
-            plain = torch.empty_like(_meta(target), device=plain.device).copy_(plain)
-        source = cls.from_plain(plain, target)
-    _write_back(target, source)
+    link = link_of(target)
+    shares_all = link is None or not (link.steps or link.apart)
+    if shares_all and _same_form(target, source):
+        fill(target, source) if link is None else fill(link.root, source, [link])
+        return target
+    plain = source.to_plain() if isinstance(source, cls) else source
+    if plain.size() != target.size() or plain.dtype is not target.dtype:
+        plain = torch.empty_like(_meta(target), device=plain.device).copy_(plain)
+    write_value(target, plain)
     return target
 
 
 def _pin(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
-    inner = [op(tensor, *args[1:], **kwargs) for tensor in _inner(wrapper)]
+    inner = [op(tensor, *args[1:], **kwargs) for tensor in inner_of(wrapper)]
     return _rebuilt(cls, wrapper, inner)
 
 
 def _is_pinned(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return all(op(tensor, *args[1:], **kwargs) for tensor in _inner(args[0]))
+    return all(op(tensor, *args[1:], **kwargs) for tensor in inner_of(args[0]))
 
 
 _PLANS: dict[Any, Callable[..., Any]] = {
@@ -132,19 +144,9 @@ def _same_form(a: Any, b: Any) -> bool:
         and all(getattr(a, name) == getattr(b, name) for name in type(a).metadata)
         and all(
             one.size() == other.size() and one.dtype is other.dtype
-            for one, other in zip(_inner(a), _inner(b), strict=True)
+            for one, other in zip(inner_of(a), inner_of(b), strict=True)
         )
     )
-
-
-def _write_back(target: Any, source: Any) -> None:
-    for name in type(target).inner_tensors:
-        own, new = getattr(target, name), getattr(source, name)
-        if own.size() == new.size():
-            own.copy_(new)
-        else:  # compressed data that another value has more, or less, of
-            setattr(target, name, new)
-    type(target)._carry_metadata(target, source)
 
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -152,14 +154,6 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     strided = tensor.layout is torch.strided
     place = (tensor.stride(), tensor.storage_offset()) if strided else ()
     return (tensor.size(), tensor.dtype, tensor.is_conj(), tensor.is_neg(), *place)
-
-
-def _replace(target: Any, source: Any) -> None:
-    """Make a wrapper what another one is, outside and inside."""
-    _set_data(target, make_described(type(target), describe_outside(source), _inner(source)))
-    for name in type(target).inner_tensors:
-        setattr(target, name, getattr(source, name))
-    type(target)._carry_metadata(target, source)
 
 
 # ── on plain tensors ────────────────────────────────────────────────────────────────────────────
@@ -173,18 +167,27 @@ class _OnPlain:
         self.name = op.name()
         self.roles: Roles = roles_of(op)
         self.call = fast_call(op)
+        self.sets = self.name.startswith("aten::set_")
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the operator."""
+        if self.roles.aliases:
+            views = self.views(args, kwargs)
+            if views is not None:
+                return views
         values: dict[str, Any] = {}
         pairs: list[tuple[Any, torch.Tensor]] = []
+        memories = Memories() if self.roles.writes else None
+        roots = [] if memories is None else self.roots_of(args, kwargs)
 
         def plain(value: Any, name: str) -> Any:
-            if isinstance(value, self.cls):
+            if self.is_ours(value, roots):
                 for outer, known in pairs:
                     if outer is value:
                         return known
-                made = value.to_plain()
+                made = None if memories is None else memories.window(value)
+                if made is None:
+                    made = plain_of(value)
                 pairs.append((value, made))
                 return made
             if isinstance(value, torch.Tensor) and self.cls.mixing == "error":
@@ -194,35 +197,99 @@ class _OnPlain:
         new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, plain, values)
         places = [_place(made) for _, made in pairs]
         result = self.call(*new_args, **new_kwargs)
-        moved = [
-            outer
-            for (outer, made), place in zip(pairs, places, strict=True)
-            if _place(made) != place
-        ]
-        self.write_back(values, pairs, moved)
+        if memories is not None:
+            moved = [
+                outer
+                for (outer, made), place in zip(pairs, places, strict=True)
+                if _place(made) != place or self.sets
+            ]
+
+            def in_place(meta: torch.Tensor) -> Any:
+                return self.call(meta, *new_args[1:], **new_kwargs)
+
+            self.write_back(values, pairs, moved, memories, in_place)
         return self.answer(result, values)
+
+    def is_ours(self, value: Any, roots: Sequence[Any] = ()) -> bool:
+        """Say whether a value is to be unwrapped: a wrapper of the class, or a view of one.
+
+        Where the operator writes, so are those that share the data of any of them.
+        """
+        if isinstance(value, self.cls) or getattr(value, "_is_part", False):
+            return True
+        if not roots or getattr(value, "_transparent", True):
+            return False
+        root = root_of(value)
+        return any(root is each for each in roots)
+
+    def roots_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """List the wrappers whose data the call's arguments have."""
+        roots: list[Any] = []
+
+        def note(value: Any, name: str) -> Any:
+            if self.is_ours(value):
+                roots.append(root_of(value))
+            return value
+
+        self.roles.replace_tensors(args, kwargs, note, {})
+        return roots
+
+    def views(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Make views that read and write the wrapper; None where the operator makes none of it."""
+        from subclass_utils._plain_view import views_of
+
+        values: dict[str, Any] = {}
+        self.roles.replace_tensors(args, kwargs, lambda value, name: value, values)
+        wrapper = values.get(self.roles.results[0].source or "")
+        if not self.is_ours(wrapper):
+            return None
+
+        def call(meta: torch.Tensor) -> Any:
+            def stand_in(value: Any, name: str) -> Any:
+                return meta if value is wrapper else value
+
+            new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, stand_in, {})
+            return self.call(*new_args, **new_kwargs)
+
+        views = views_of(wrapper, call)
+        if isinstance(views, torch.Tensor) and self.name == "aten::as_strided":
+            if _place(views) == _place(wrapper):  # torch.compile asks so for what detach gives
+                return _aten.detach.default(wrapper)
+        return views
 
     def write_back(
         self,
         values: Mapping[str, Any],
-        pairs: Sequence[tuple[Any, Any]],
+        pairs: Sequence[tuple[Any, torch.Tensor]],
         moved: Sequence[Any],
+        memories: Memories,
+        in_place: Callable[[torch.Tensor], Any],
     ) -> None:
         """Bring written wrappers to their new value; `moved` have another outside now, too."""
+        written = []
         for argument in self.roles.arguments:
-            if not argument.written:
-                continue
-            value = values.get(argument.name)
+            value = values.get(argument.name) if argument.written else None
             for outer in value if isinstance(value, list | tuple) else (value,):
                 for wrapper, plain in pairs:
-                    if wrapper is outer:
-                        source = self.cls.from_plain(plain, wrapper)
-                        if any(outer is each for each in moved):
-                            _replace(wrapper, source)
-                        else:
-                            _write_back(wrapper, source)
-                        if argument.is_list and not outer.is_inference():
-                            increment_version((outer,))  # autograd passes over lists
+                    if wrapper is not outer:
+                        continue
+                    if any(outer is each for each in moved):
+                        self.move(wrapper, plain, in_place)
+                    elif memories.window(wrapper) is None:
+                        write_value(wrapper, plain)
+                    else:
+                        written.append(wrapper)
+                    if argument.is_list and not outer.is_inference():
+                        increment_version((outer,))  # autograd passes over lists
+        memories.write_back(written)
+
+    def move(self, wrapper: Any, plain: torch.Tensor, in_place: Callable[..., Any]) -> None:
+        """Give a wrapper the shape, strides and data that its plain value has got."""
+        if wrapper._is_part:
+            from subclass_utils._plain_view import reshape_view
+
+            return reshape_view(wrapper, in_place if len(self.roles.arguments) == 1 else None)
+        return replace(wrapper, make_from_plain(type(wrapper), plain, wrapper))
 
     def answer(self, result: Any, values: Mapping[str, Any]) -> Any:
         """Give written arguments back as what they are; other results stay plain."""

@@ -14,6 +14,7 @@ from subclass_utils._copying import as_view_of
 from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
 from subclass_utils._roles import roles_of
+from subclass_utils._shared_data import Step, connect
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
     composite_kernel,
@@ -153,6 +154,7 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
     checks = cls.mixing == "error"
     after = Transparent(cls, func) if cls._transparent and hasattr(func, "_schema") else None
     views = _view_source(func)
+    connects = views and not cls._transparent
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if checks:
@@ -162,9 +164,23 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
             result = _all_views_of(result, args[0])
         if after is not None and after.touches:
             after.in_step(args, kwargs, result)
+        if connects and args:
+            _connect_all(func, args, kwargs, result)
         return result
 
     return run
+
+
+def _connect_all(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    """Let a write into views that a handler made be one into the whole."""
+    source, *rest = args
+    if isinstance(result, list | tuple):
+        parts = [(value, Step(func, tuple(rest), kwargs, i)) for i, value in enumerate(result)]
+    else:
+        parts = [(result, Step(func, tuple(rest), kwargs))]
+    for value, step in parts:
+        if value is not source and isinstance(value, type(source)):
+            connect(value, source, step)
 
 
 def _view_source(func: Any) -> bool:

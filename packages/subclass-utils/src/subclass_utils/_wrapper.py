@@ -17,6 +17,7 @@ from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._outside import outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
+from subclass_utils._shared_data import disconnect, make_from_plain
 from subclass_utils._torch_private import no_torch_function, skip_in_dynamo, without_modes
 from subclass_utils._whole import install
 
@@ -73,6 +74,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     _entries: ClassVar[Any]
     _plans: ClassVar[dict[Any, Any]]
     _transparent: ClassVar[bool] = True
+    _is_part: ClassVar[bool] = False
 
     __torch_function__ = no_torch_function
 
@@ -219,6 +221,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             for name in type(self).inner_tensors:
                 if name in made.__dict__:
                     setattr(made, name, getattr(self, name).data)
+            made.__dict__.pop("_view_of", None)
+            made.__dict__.pop("_family_seen", None)
             made.__dict__["_from_data"] = True
         return made
 
@@ -235,13 +239,14 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                     argument="data",
                     cls=cls,
                 )
-            other = cls.from_plain(other.detach(), self)
+            other = make_from_plain(cls, other.detach(), self)
         inner = [getattr(other, name).data for name in cls.inner_tensors]
         made = _copying.make_described(cls, _copying.describe_outside(other), inner)
         _data.__set__(self, made)  # type: ignore[attr-defined]
         for name, tensor in zip(cls.inner_tensors, inner, strict=True):
             setattr(self, name, tensor)
         cls._carry_metadata(self, other)
+        disconnect(self)
 
     def new_tensor(  # type: ignore[override]  # options go on as they are
         self, data: Any, *, requires_grad: bool = False, **options: Any
@@ -272,7 +277,13 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         outside = (
             ()
             if self._transparent
-            else (self.dtype, self.layout, self.storage_offset() if strided else None)
+            else (
+                self.dtype,
+                self.layout,
+                self.storage_offset() if strided else None,
+                self.is_conj(),
+                self.is_neg(),
+            )
         )
         return list(self.inner_tensors), (metadata, outside)
 
@@ -285,7 +296,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         tensors = [inner[name] for name in cls.inner_tensors]
         description: dict[str, Any] = {}
         if outside:
-            dtype, layout, offset = outside
+            dtype, layout, offset, conj, neg = outside
             description = {
                 "size": size,
                 "stride": stride,
@@ -293,8 +304,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                 "dtype": dtype,
                 "layout": layout,
                 "device": tensors[0].device,
-                "conj": False,
-                "neg": False,
+                "conj": conj,
+                "neg": neg,
             }
         made = _copying.make_described(cls, description, tensors)
         for name, value in zip(cls.metadata, metadata, strict=True):

@@ -1,0 +1,193 @@
+"""A view of what a wrapper stands for, where its class has no handler for that view.
+
+It holds the wrapper and a place in its memory, and nothing else: whoever reads it gets the
+wrapper's value of that moment, and what is written to it becomes a new value of the wrapper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from subclass_utils._copying import describe_outside, make_described
+from subclass_utils._errors import ViewError
+from subclass_utils._shared_data import (
+    Family,
+    family_of,
+    memory_of,
+    write_value,
+)
+from subclass_utils._torch_private import (
+    is_alias_of,
+    make_outside,
+    others_are_watching,
+    set_conj,
+    set_neg,
+    share_storage,
+    without_modes,
+)
+from subclass_utils._wrapper import WrapperTensor
+
+__all__ = ["PlainView", "reshape_view", "views_of"]
+
+_set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+
+
+class PlainView(WrapperTensor):
+    """A view of a wrapper whose class is declared `without_handler = "to_plain"`.
+
+    Operators run on its plain value, with plain results; further views are PlainViews too.
+    """
+
+    inner_tensors = ("source",)
+    without_handler = "to_plain"
+    source: Any
+
+    _is_part = True
+
+    @staticmethod
+    def __new__(cls: Any, source: Any) -> Any:
+        """View the whole of a wrapper."""
+        return make_outside(
+            cls,
+            source.size(),
+            strides=source.stride(),
+            storage_offset=source.storage_offset(),
+            dtype=source.dtype,
+            device=source.device,
+        )
+
+    def to_plain(self) -> torch.Tensor:
+        """Give the values that the wrapper has here now."""
+        part = self._part_of(memory_of(self._checked_source()))
+        if self.is_conj():
+            part = torch.conj_physical(part)
+        return torch.neg(part) if self.is_neg() else part
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        """Give the plain tensor itself: new values are of no wrapper."""
+        return plain
+
+    def _checked_source(self) -> Any:
+        family: Family | None = self.__dict__.get("_family_seen")
+        source = self.source
+        if family is not None and source.__dict__.get("_family") is not family:
+            raise ViewError(
+                f"this view is one of a {type(source).__qualname__} that was given other data "
+                "since (by .data, set_ or a change of its shape): take the view again"
+            )
+        return source
+
+    def _part_of(self, memory: torch.Tensor) -> torch.Tensor:
+        """Give the part of the wrapper's memory that this is a view of."""
+        if memory.dtype is not self.dtype:
+            storage = memory.untyped_storage()
+            flat = memory.as_strided((storage.nbytes() // memory.itemsize,), (1,), 0)
+            memory = flat.view(self.dtype)
+        return memory.as_strided(self.size(), self.stride(), self.storage_offset())
+
+    def _write_part(self, plain: torch.Tensor) -> None:
+        """Write a new value where this, or the wrapper, has a conjugate or negative bit."""
+        source = self._checked_source()
+        memory = memory_of(source)
+        if self.is_conj():
+            plain = torch.conj_physical(plain.resolve_conj())
+        if self.is_neg():
+            plain = torch.neg(plain.resolve_neg())
+        self._part_of(memory).copy_(plain)
+        if source.is_conj():
+            memory = torch.conj_physical(memory)
+        if source.is_neg():
+            memory = torch.neg(memory)
+        write_value(source, memory)
+
+    @property
+    def data(self) -> Any:
+        """Give a view of the wrapper's `.data`."""
+        return WrapperTensor.data.__get__(self)
+
+    @data.setter
+    def data(self, other: torch.Tensor) -> None:
+        raise ViewError(
+            "a view of a wrapper's plain value cannot be given other data: write with copy_, or "
+            "set the data of the wrapper itself"
+        )
+
+    def tolist(self) -> Any:
+        """Give the values as Python numbers."""
+        return self.to_plain().tolist()
+
+    def __repr__(self) -> str:  # type: ignore[override]  # without tensor_contents
+        """Show the values."""
+        with without_modes(), torch._C._DisableFuncTorch(), torch.no_grad():
+            return f"{type(self).__name__}({self.to_plain()!r})"
+
+
+# ── making views ────────────────────────────────────────────────────────────────────────────────
+
+
+def _outside_of(wrapper: Any) -> torch.Tensor:
+    """Give a tensor without data that lies in memory as the wrapper says that it does."""
+    size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
+    extent = offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    memory = torch.empty(extent if wrapper.numel() else offset, dtype=wrapper.dtype, device="meta")
+    meta = memory.as_strided(size, stride, offset)
+    if wrapper.is_conj():
+        set_conj(meta, True)
+    if wrapper.is_neg():
+        set_neg(meta, True)
+    return meta
+
+
+def views_of(wrapper: Any, call: Callable[[torch.Tensor], Any]) -> Any:
+    """Make the views of a wrapper that an operator would make of a tensor that lies like it.
+
+    None where there are none: the operator copies, or the layout has no strides.
+    """
+    if wrapper.layout is not torch.strided:
+        return None
+    with without_modes() if others_are_watching() else nullcontext():
+        meta = _outside_of(wrapper)
+        result = call(meta)
+    several = isinstance(result, list | tuple)
+    made = [_view_at(part, meta, wrapper) for part in (result if several else [result])]
+    if any(view is None for view in made):
+        return None
+    return made if several else made[0]
+
+
+def _view_at(part: Any, meta: torch.Tensor, wrapper: Any) -> Any:
+    if part.layout is not torch.strided or not is_alias_of(part, meta):
+        return None
+    of_view = isinstance(wrapper, PlainView)
+    source = wrapper.source if of_view else wrapper
+    made = make_described(PlainView, {**describe_outside(part), "device": wrapper.device}, [source])
+    seen = wrapper.__dict__.get("_family_seen") if of_view else family_of(source)
+    if seen is not None:
+        made.__dict__["_family_seen"] = seen
+    share_storage(made, wrapper)
+    return made
+
+
+def reshape_view(view: Any, call: Callable[[torch.Tensor], Any] | None) -> None:
+    """Change the place of a view as an operator in place does; None for one that needs memory.
+
+    Raises: ViewError if the view would need other memory.
+    """
+    with without_modes() if others_are_watching() else nullcontext():
+        meta = _outside_of(view)
+        storage, before = meta.untyped_storage(), torch.ops.aten.alias.default(meta)
+        size = storage.nbytes()
+        if call is not None:
+            call(meta)
+    if call is None or storage.nbytes() != size or not is_alias_of(meta, before):
+        raise ViewError(
+            "a view of a wrapper's plain value cannot be resized, nor be given other memory: "
+            "write into a tensor of your own, and copy_ that into the view"
+        )
+    made = _view_at(meta, meta, view)
+    _set_data(view, made)

@@ -1,0 +1,328 @@
+"""Write into wrappers whose outside differs, and into everything that shares their data.
+
+A view that a class's own handler made, and what detach gives, share inner tensors with the wrapper
+they came from, but mostly not all of them alike: a slice of a quantised tensor has numbers of its
+own and the scale of the whole. So a new value of a part is written as a new value of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+import torch
+
+from subclass_utils._copying import describe_outside, make_described
+from subclass_utils._declaration import check_conversion
+from subclass_utils._errors import ResizeError, ViewError
+from subclass_utils._torch_private import increment_version, is_alias_of
+
+__all__ = [
+    "Family",
+    "Memories",
+    "Step",
+    "connect",
+    "disconnect",
+    "family_of",
+    "fill",
+    "inner_of",
+    "link_of",
+    "make_from_plain",
+    "memory_of",
+    "plain_of",
+    "replace",
+    "root_of",
+    "write_value",
+]
+
+_aten = torch.ops.aten
+_set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_KEEP_ALL = {_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default}
+
+
+class Family:
+    """A wrapper's data, and the live links of the wrappers that share it."""
+
+    def __init__(self) -> None:
+        self.links: WeakSet[Link] = WeakSet()
+
+
+@dataclass(frozen=True)
+class Step:
+    """The operator that made one part out of another; `index` if it makes several."""
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    index: int | None = None
+
+    def of(self, whole: Any) -> Any:
+        """Give the part."""
+        made = self.op(whole, *self.args, **self.kwargs)
+        return made if self.index is None else made[self.index]
+
+
+@dataclass(eq=False)
+class Link:
+    """How a wrapper came out of `root`, whose data it shares; by no steps if it shares all.
+
+    `apart` once its shape was changed in place: it cannot follow the root any more.
+    """
+
+    root: Any
+    family: Family
+    steps: tuple[Step, ...] = ()
+    apart: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Say whether the root still has the data that it had when this was made."""
+        return self.root.__dict__.get("_family") is self.family
+
+
+def family_of(wrapper: Any) -> Family:
+    """Give the family of a wrapper that others share data with."""
+    family: Family = wrapper.__dict__.setdefault("_family", Family())
+    return family
+
+
+def link_of(wrapper: Any) -> Link | None:
+    """Say where a wrapper has its data from; None for one with data of its own."""
+    link: Link | None = wrapper.__dict__.get("_view_of")
+    return link if link is not None and link.holds else None
+
+
+def connect(made: Any, source: Any, step: Step) -> None:
+    """Remember that a wrapper shares the data of another one."""
+    link = link_of(source)
+    root, steps = (source, ()) if link is None else (link.root, link.steps)
+    family = family_of(root)
+    if step.op not in _KEEP_ALL:
+        steps = (*steps, step)
+    new = Link(root, family, steps, link is not None and link.apart)
+    family.links.add(new)
+    made.__dict__["_view_of"] = new
+
+
+def disconnect(wrapper: Any) -> None:
+    """Forget what shares a wrapper's data, and whose data it shares: it has other data now."""
+    wrapper.__dict__.pop("_family", None)
+    wrapper.__dict__.pop("_view_of", None)
+
+
+# ── plain values ────────────────────────────────────────────────────────────────────────────────
+
+
+def make_from_plain(cls: type[Any], plain: torch.Tensor, like: Any) -> Any:
+    """Give `from_plain`'s wrapper of a plain tensor.
+
+    Raises: DeclarationError if its outside is not that of the plain tensor.
+    """
+    made = cls.from_plain(plain, like)
+    check_conversion(cls, "from_plain", plain, made)
+    return made
+
+
+def plain_of(wrapper: Any) -> torch.Tensor:
+    """Give `to_plain`'s tensor without a conjugate or negative bit.
+
+    Raises: DeclarationError if it is not like the outside.
+    """
+    plain: torch.Tensor = wrapper.to_plain()
+    check_conversion(type(wrapper), "to_plain", wrapper, plain)
+    return plain.resolve_conj().resolve_neg()
+
+
+def memory_of(wrapper: Any) -> torch.Tensor:
+    """Give the wrapper's value as it would lie in the memory that its outside speaks of.
+
+    That is, with its strides and storage offset, and before a conjugate or negative bit.
+    """
+    plain = plain_of(wrapper)
+    if wrapper.is_conj():
+        plain = torch.conj_physical(plain)
+    if wrapper.is_neg():
+        plain = torch.neg(plain)
+    return laid_out_as(wrapper, plain)
+
+
+def laid_out_as(wrapper: Any, plain: torch.Tensor) -> torch.Tensor:
+    """Give a plain tensor the strides and the storage offset of a wrapper of its size."""
+    size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
+    if plain.stride() == stride and plain.storage_offset() == offset:
+        return plain
+    extent = offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    memory = plain.new_zeros(extent if plain.numel() else offset)
+    once = [1 if step == 0 else n for n, step in zip(size, stride, strict=True)]
+    first = plain[tuple(slice(n) for n in once)]
+    memory.as_strided(once, stride, offset).copy_(first)
+    return memory.as_strided(size, stride, offset)
+
+
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Memories:
+    """The values of the wrappers in one call, such that those that share data overlap here too."""
+
+    def __init__(self) -> None:
+        self._roots: list[tuple[Any, torch.Tensor]] = []
+
+    def window(self, wrapper: Any) -> torch.Tensor | None:
+        """Give a plain tensor to write to in a wrapper's place; None if there can be none."""
+        if wrapper.layout is not torch.strided or wrapper.is_conj() or wrapper.is_neg():
+            return None
+        if wrapper._is_part:
+            whole = self.window(wrapper._checked_source())
+            part: torch.Tensor | None = None if whole is None else wrapper._part_of(whole)
+            return part
+        link = link_of(wrapper)
+        if link is None:
+            return self._memory(wrapper)
+        if link.apart:
+            raise ViewError(
+                f"{type(wrapper).__qualname__}: this tensor shared the data of another one when "
+                "its shape was changed in place; what is written to it cannot reach that one. "
+                "Write to a clone(), or change the shape of a view instead."
+            )
+        part = self.window(link.root)
+        for step in link.steps if part is not None else ():
+            part = step.of(part)
+        return part
+
+    def _memory(self, root: Any) -> torch.Tensor:
+        for known, memory in self._roots:
+            if known is root:
+                return memory
+        memory = memory_of(root)
+        strided = [each for each in inner_of(root) if each.layout is torch.strided]
+        if any(is_alias_of(memory, each) for each in strided):
+            memory = laid_out_as(root, memory.clone())
+        self._roots.append((root, memory))
+        return memory
+
+    def write_back(self, written: Sequence[Any]) -> None:
+        """Give the wrappers that were written, and all that share their data, the new values.
+
+        Raises: ViewError where something cannot follow.
+        """
+        roots = [root_of(wrapper) for wrapper in written]
+        for root, memory in self._roots:
+            writers = [w for w, its_root in zip(written, roots, strict=True) if its_root is root]
+            if writers:
+                _write_root(root, memory, writers)
+
+
+def root_of(wrapper: Any) -> Any:
+    """Give the wrapper whose data this is, or is a part of."""
+    if wrapper._is_part:
+        return root_of(wrapper.source)
+    link = link_of(wrapper)
+    return wrapper if link is None else link.root
+
+
+def inner_of(wrapper: Any) -> list[Any]:
+    """Give a wrapper's inner tensors."""
+    return [getattr(wrapper, name) for name in type(wrapper).inner_tensors]
+
+
+def _write_root(root: Any, value: torch.Tensor, writers: Sequence[Any]) -> None:
+    holders = [each.source if each._is_part else each for each in writers]
+    links = {link: each for each in holders if (link := link_of(each)) is not None}
+    if fill(root, make_from_plain(type(root), value, root), [*links]):
+        for link, wrapper in links.items():
+            _take_over(wrapper, link)
+
+
+def write_value(wrapper: Any, plain: torch.Tensor) -> None:
+    """Give a wrapper a new value, which everything that shares its data has from then on.
+
+    Raises: ViewError where something cannot follow.
+    """
+    memories = Memories()
+    window = memories.window(wrapper)
+    if window is not None:
+        window.copy_(plain)
+        memories.write_back([wrapper])
+    elif wrapper._is_part:
+        wrapper._write_part(plain)
+    else:
+        _write_root(wrapper, plain, [wrapper])
+
+
+def _take_over(wrapper: Any, link: Link) -> None:
+    made = link.root.detach()
+    for step in link.steps:
+        made = step.of(made)
+    for name in type(wrapper).inner_tensors:
+        setattr(wrapper, name, getattr(made, name))
+    type(wrapper)._carry_metadata(wrapper, made)
+
+
+def fill(target: Any, source: Any, writers: Sequence[Link] = ()) -> bool:
+    """Write another wrapper's inner tensors and metadata into one with data of its own.
+
+    `writers` are the links of who writes. Returns whether inner tensors could not be written into
+    but were exchanged, or metadata was, so that who shares the data has to fetch it again.
+    """
+    cls = type(target)
+    pairs = [(name, getattr(target, name), getattr(source, name)) for name in cls.inner_tensors]
+    exchanged = any(
+        own.size() != new.size() or own.dtype is not new.dtype for _, own, new in pairs
+    ) or any(getattr(target, name) != getattr(source, name) for name in cls.metadata)
+    family = target.__dict__.get("_family")
+    others = [] if family is None else [link for link in family.links if link not in writers]
+    if any(link.apart or exchanged for link in others):
+        raise ViewError(
+            f"{cls.__qualname__}: this value cannot reach every tensor that shares the data: a "
+            "view, a detached tensor or a Parameter made of it. Either its inner tensors are of "
+            "another size or its metadata is another than before, or such a tensor's shape was "
+            "changed in place. Write to a clone(), or give up those tensors first."
+        )
+    if exchanged and target.__dict__.get("_from_data"):
+        raise ResizeError(
+            f"{cls.__qualname__}: this tensor came from `.data`, and the tensor it came from could "
+            "not follow: the inner tensors are of another size or the metadata is another than "
+            "before. Write to `tensor.detach()`, or to the tensor itself under torch.no_grad()."
+        )
+    for name, own, new in pairs:
+        if own.size() == new.size() and own.dtype is new.dtype:
+            _copy_into(own, new)
+        else:
+            setattr(target, name, new)
+    cls._carry_metadata(target, source)
+    return exchanged
+
+
+def _copy_into(own: torch.Tensor, new: torch.Tensor) -> None:
+    if own is new:
+        return
+    version = None if own.is_inference() else own._version
+    own.copy_(new)
+    if version is not None and own._version == version:
+        increment_version((own,))  # torch counts no version inside of a handler
+
+
+def replace(target: Any, source: Any) -> None:
+    """Make a wrapper what another one is, outside and inside.
+
+    Raises: ViewError where other wrappers share its data.
+    """
+    cls = type(target)
+    link: Link | None = link_of(target)
+    family: Family | None = target.__dict__.get("_family")
+    if family is not None and len(family.links):
+        raise ViewError(
+            f"{cls.__qualname__}: views, detached tensors or Parameters made of this tensor share "
+            "its data and cannot follow a change of its shape in place. Give them up first, or "
+            "use the operator that gives a new tensor."
+        )
+    target.__dict__.pop("_family", None)
+    _set_data(target, make_described(cls, describe_outside(source), inner_of(source)))
+    for name in cls.inner_tensors:
+        setattr(target, name, getattr(source, name))
+    cls._carry_metadata(target, source)
+    if link is not None:
+        link.apart = True
