@@ -41,6 +41,10 @@ def inner_wise_plan(cls: type[Any], op: Any) -> Plan:
     own = _PLANS.get(op)
     if own is not None and not cls._is_part:
         return lambda args, kwargs: own(cls, op, args, kwargs)
+    return _other_plan(cls, op)
+
+
+def _other_plan(cls: type[Any], op: Any) -> Plan:
     if cls.without_handler == "to_plain":
         return _OnPlain(cls, op)
     return lambda args, kwargs: _no_handler(cls, op)
@@ -71,6 +75,18 @@ def _alias(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, An
     share_storage(made, wrapper)
     connect(made, wrapper, Step(op, (), {}))
     return made
+
+
+def _as_strided(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Give a wrapper itself at the place where it is: torch.compile asks so for what detach gives.
+
+    Elsewhere it is an operator like others.
+    """
+    wrapper, size, stride, *offset = args
+    place = (wrapper.storage_offset(), *wrapper.size(), *wrapper.stride())
+    if (*(offset or (wrapper.storage_offset(),)), *size, *stride) == place:
+        return _alias(cls, _aten.detach.default, args, kwargs)
+    return _other_plan(cls, op)(args, kwargs)
 
 
 def _clone(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -124,6 +140,7 @@ _PLANS: dict[Any, Callable[..., Any]] = {
     _aten.detach.default: _alias,
     _aten.alias.default: _alias,
     _aten.lift_fresh.default: _alias,
+    _aten.as_strided.default: _as_strided,
     _aten.clone.default: _clone,
     _aten._to_copy.default: _to_copy,
     _aten.copy_.default: _copy,
@@ -240,7 +257,7 @@ class _OnPlain:
 
         values: dict[str, Any] = {}
         self.roles.replace_tensors(args, kwargs, lambda value, name: value, values)
-        wrapper = values.get(self.roles.results[0].source or "")
+        wrapper: Any = values.get(self.roles.results[0].source or "")
         if not self.is_ours(wrapper):
             return None
 
@@ -252,10 +269,8 @@ class _OnPlain:
             return self.call(*new_args, **new_kwargs)
 
         views = views_of(wrapper, call)
-        if isinstance(views, torch.Tensor) and self.name == "aten::as_strided":
-            if _place(views) == _place(wrapper):  # torch.compile asks so for what detach gives
-                return _aten.detach.default(wrapper)
-        return views
+        is_whole = isinstance(views, torch.Tensor) and _place(views) == _place(wrapper)
+        return _aten.detach.default(wrapper) if is_whole and not wrapper._is_part else views
 
     def write_back(
         self,

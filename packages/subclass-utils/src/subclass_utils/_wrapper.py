@@ -395,4 +395,5 @@ WrapperTensor._set_up_table()
 register_collation(WrapperTensor)
 add_safe_globals([WrapperTensor, _copying.rebuild_wrapper])
 skip_in_dynamo(WrapperTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]
+skip_in_dynamo(WrapperTensor.data.fget.__code__)  # type: ignore[attr-defined]
 install(WrapperTensor)

@@ -1,0 +1,121 @@
+"""A compiled function gives what the eager one gives, whatever a class declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from dispatch_core import NoHandlerError
+from subclass_utils import WrapperTensor
+
+from tests.subclass_utils.wrappers import (
+    Measured,
+    Requantised,
+    RequantisedInParts,
+    ScaledOnPlain,
+    Unit,
+)
+
+
+class Answering(Requantised):
+    """No operator without a handler."""
+
+    without_handler = "error"  # type: ignore[assignment]  # narrowed by the base
+
+
+def wrote(x: Any, _: Any) -> Any:
+    return x
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "identity": lambda x: x,
+    "twice": lambda x: (x, x),
+    "detach": lambda x: x.detach(),
+    "detach of detach": lambda x: x.detach().detach(),
+    "alias": lambda x: torch.ops.aten.alias(x),
+    "clone": lambda x: x.clone(),
+    "clone of detach": lambda x: x.detach().clone(),
+    "contiguous": lambda x: x.contiguous(),
+    "to": lambda x: x.to(torch.float64),
+    "copy_": lambda x: x.copy_(torch.ones(4, 6)),
+}
+OPERATORS: dict[str, Callable[[Any], Any]] = {
+    "view": lambda x: x.view(-1),
+    "view_as": lambda x: x.view_as(x),
+    "t": lambda x: x.t(),
+    "slice": lambda x: x[1:, ::2],
+    "select": lambda x: x[0],
+    "split": lambda x: x.split(2),
+    "expand": lambda x: x.unsqueeze(0).expand(2, 4, 6),
+    "view of clone": lambda x: x.clone()[1:],
+    "several": lambda x: (x.detach(), x.view(-1), x * 1),
+    "mul": lambda x: x * 2,
+    "mm": lambda x: x @ x.t(),
+    "add_": lambda x: x.add_(1),
+    "add_ and more": lambda x: wrote(x + 1, x.add_(1)),
+    "x[0] = number": lambda x: wrote(x, x[0].fill_(5)),
+    "write through a slice": lambda x: wrote(x.sum(), x[1:].add_(1)),
+    "write through t": lambda x: x.t().add_(1),
+    "write through detach": lambda x: wrote(None, x.detach().add_(1)),
+}
+# Tried with every class in the normal run; the others with one class there, and with all by --long.
+TELLING = ("identity", "detach", "view", "add_", "write through a slice")
+CASES = [
+    pytest.param(cls, name, marks=[] if cls is Requantised or name in TELLING else pytest.mark.long)
+    for cls in (Measured, Requantised, RequantisedInParts, ScaledOnPlain, Answering)
+    for name in [*FUNCTIONS, *([] if cls is Answering else OPERATORS)]
+]
+
+
+def made(cls: Any) -> Any:
+    plain = torch.arange(24.0).view(4, 6) - 9
+    return Measured(plain, Unit.METRE) if cls is Measured else cls.from_plain(plain)
+
+
+def value_of(tensor: Any) -> torch.Tensor:
+    plain: torch.Tensor = tensor.to_plain() if isinstance(tensor, WrapperTensor) else tensor
+    return plain
+
+
+@pytest.fixture(autouse=True)
+def _forget_what_was_compiled() -> None:
+    torch.compiler.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cls", "name"), CASES)
+def test_compiled_equals_eager(cls: Any, name: str) -> None:
+    function = FUNCTIONS.get(name) or OPERATORS[name]
+    x, y = made(cls), made(cls)
+    wanted = function(x)
+    got = torch.compile(function, backend="aot_eager", fullgraph=True)(y)
+    pairs = list(zip(wanted, got, strict=True)) if isinstance(wanted, tuple) else [(wanted, got)]
+    for one, other in [*pairs, (x, y)]:
+        assert type(other) is type(one)
+        if one is None:
+            continue
+        assert (other is y) == (one is x)
+        assert (other.size(), other.dtype) == (one.size(), one.dtype)
+        assert (other.stride(), other.storage_offset()) == (one.stride(), one.storage_offset())
+        assert torch.equal(value_of(other), value_of(one))
+        aliases = torch._C._is_alias_of  # type: ignore[attr-defined]
+        assert aliases(other, y) == aliases(one, x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [Measured, Requantised, Answering])
+def test_data_of_a_wrapper_in_a_compiled_function(cls: Any) -> None:
+    x = made(cls)
+    got = torch.compile(lambda x: x.data, backend="aot_eager")(x)
+    assert type(got) is cls
+    assert torch.equal(value_of(got), value_of(x))
+
+
+@pytest.mark.slow
+def test_missing_handler_is_named_by_a_compiled_function_too() -> None:
+    function = torch.compile(lambda x: x * 2, backend="aot_eager")
+    with pytest.raises(Exception, match="Answering has no handler for it") as caught:
+        function(made(Answering))
+    assert isinstance(caught.value, NoHandlerError | torch._dynamo.exc.TorchDynamoException)
