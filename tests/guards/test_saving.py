@@ -121,7 +121,7 @@ def test_guard_that_was_never_compiled_is_refused() -> None:
 
 
 def test_check_function_is_no_pickle() -> None:
-    with pytest.raises(TypeError, match=r"guards\.dumps"):
+    with pytest.raises((pickle.PicklingError, AttributeError), match="check of 1 guards"):
         pickle.dumps(compiled(cases()[0]))
 
 

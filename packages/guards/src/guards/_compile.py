@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, cast, runtime_checkable
 
 from guards._builder import GuardBuilder
 from guards._checks import Check
@@ -21,61 +20,58 @@ __all__ = ["CheckFunction", "compile_guards", "test_of"]
 Scope = Mapping[str, Any]
 
 
-class CheckFunction(functools.partial[bool]):
+@runtime_checkable
+class CheckFunction(Protocol):
     """Tell whether guards hold: ``check(L)`` is True or False, and never raises.
 
-    It is a ``functools.partial`` of the generated function, which costs less per call than a
-    method would.
+    It is a plain Python function, which is what the interpreter calls fastest, and carries these
+    attributes.
 
     Attributes:
         guards: the guards, in the order in which ``explain`` looks at them.
         checks: what each guard was turned into, pairs of guard and check.
         source: the generated Python.
+        death: tells when an object died without which the guards can never hold again.
     """
 
     guards: tuple[Guard, ...]
     checks: tuple[tuple[Guard, Check], ...]
     source: str
+    death: Death
+
+    def __call__(self, L: Scope, /) -> bool: ...
 
     def explain(self, L: Scope, *, all: bool = False) -> Explanation | None:
         """Say which guard fails first and why; None exactly where the check holds.
 
         With ``all`` every guard is looked at, and ``failures`` lists those that do not hold.
         """
-        G = self._globals
+
+
+class _Explain:
+    """The method ``explain`` of one check function."""
+
+    def __init__(self, holds: Callable[[Scope], bool], builder: GuardBuilder) -> None:
+        self._holds, self._G, self._checks = holds, builder.G, tuple(builder.checks)
+
+    def __call__(self, L: Scope, *, all: bool = False) -> Explanation | None:
+        G = self._G
         values: dict[Source, Any] = {}
         failures: list[Explanation] = []
-        for guard, check in self.checks:
+        for guard, check in self._checks:
             found = [source.lookup(L, G, values) for source in check.sources]
             if not test_of(check)(L, G, found):
                 failures.append(explain_failure(guard, check, found, L, G))
                 if not all:
                     break
         if not failures:
-            if self(L):
+            if self._holds(L):
                 return None
             failures.append(
                 Explanation("CHECK", "all guards together", "to hold", "they hold only one by one")
             )
         first = failures[0]
         return first if not all else dataclasses.replace(first, failures=tuple(failures))
-
-    @property
-    def death(self) -> Death:
-        """Tell when an object died without which the guards can never hold again."""
-        emitter: Emitter = self.__dict__["_emitter"]
-        return emitter.death
-
-    @property
-    def _globals(self) -> Scope:
-        scope: Scope = self.func.__globals__["G"]
-        return scope
-
-    def __repr__(self) -> str:
-        return f"<CheckFunction of {len(self.guards)} guards>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a check function cannot be pickled: save its guards with guards.dumps")
 
 
 def test_of(check: Check) -> Callable[[Scope, Scope, Sequence[Any]], bool]:
@@ -130,9 +126,14 @@ def assemble(builder: GuardBuilder) -> CheckFunction:
     writer = Writer(builder)
     source = writer.write([check for _, check in builder.checks])
     function = writer.emitter.compile(source, "check", "<guards>")
-    check_function = CheckFunction(function)
-    check_function.source = source
-    check_function.checks = tuple(builder.checks)
-    check_function.guards = tuple(dict.fromkeys(guard for guard, _ in builder.checks))
-    check_function.__dict__["_emitter"] = writer.emitter  # it holds the weak references
-    return check_function
+    guards = tuple(dict.fromkeys(guard for guard, _ in builder.checks))
+    function.__qualname__ = f"check of {len(guards)} guards"
+    function.__dict__.update(
+        guards=guards,
+        checks=tuple(builder.checks),
+        source=source,
+        death=writer.emitter.death,
+        explain=_Explain(function, builder),
+        _emitter=writer.emitter,  # it holds the weak references
+    )
+    return cast(CheckFunction, function)
