@@ -479,8 +479,8 @@ def test_a_new_field_of_a_class_with_slots_is_filled_in() -> None:
     newer = types.ModuleType("newer")
     vars(newer)["Guard"] = Theirs
     assert _merge.complete({"Guard": Ours}, newer, {}) == ["Guard.bare", "Guard.found"]
-    guard: Any = Ours(Local("x"), str)
-    other: Any = Ours(Local("x"), str)
+    guard: Any = Ours(Local("x"), check)
+    other: Any = Ours(Local("x"), check)
     assert guard.found is False
     guard.found = True
     assert (guard.found, other.found) == (True, False)

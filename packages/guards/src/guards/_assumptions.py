@@ -57,11 +57,14 @@ _PURE_MODULES = words(
 )
 # What tells of a tensor more than its guard holds fast, or changes it unseen.
 _UNSEEN = words(
-    "_backward_hooks _base _cdata _grad _typed_storage _version __array__ __cuda_array_interface__ "
-    "__dlpack__ as_strided as_strided_ backward data_ptr grad grad_fn is_leaf is_pinned is_shared "
-    "numpy output_nr pin_memory record_stream register_hook register_post_accumulate_grad_hook "
-    "requires_grad_ resize_ retain_grad retains_grad set_ share_memory_ storage storage_offset "
-    "tolist untyped_storage __dict__ __weakref__ f_locals f_globals f_back gi_frame"
+    "_backward_hooks _base _cdata _fix_weakref _grad _grad_fn _is_view _post_accumulate_grad_hooks "
+    "_rev_view_func_unsafe _typed_storage _use_count _version _view_func _view_func_unsafe "
+    "__array__ __array_wrap__ __cuda_array_interface__ __dlpack__ apply_ as_strided as_strided_ "
+    "backward const_data_ptr data_ptr detach_ grad grad_dtype grad_fn is_leaf is_pinned is_shared "
+    "map2_ map_ numpy output_nr pin_memory record_stream register_hook "
+    "register_post_accumulate_grad_hook requires_grad_ resize_ retain_grad retains_grad set_ "
+    "share_memory_ storage storage_offset tolist untyped_storage __dict__ __weakref__ f_locals "
+    "f_globals f_back gi_frame"
 )
 _UNSEEN_WHEN_SET = words("data requires_grad names __class__")
 _HOOKS = (
@@ -128,6 +131,8 @@ class Assumptions:
                     self._visit_attribute(source, owner, name)
         distinct = [source for source, _ in self.places.values()]
         self._guard(GlobalStateSource(), distinct_objects, sources=distinct)
+        tensors = [source for source, _ in self.tensors()]
+        self._guard(GlobalStateSource(), bare_tensors, sources=tensors)
 
     def _guard(self, source: ValueSource, create: Callable[..., Any], **options: Any) -> None:
         made = functools.partial(create, **options) if options else create
@@ -265,6 +270,7 @@ class Assumptions:
             except ValueError:
                 self._refuse(source, f"closes over {name}, which is not set yet")
         if is_of_torch(function.__code__):
+            self._refuse_higher_order(source, function)
             return
         for index, value in enumerate(function.__defaults__ or ()):
             self._todo.append((DefaultsSource(source, index), value))
@@ -375,9 +381,21 @@ class Assumptions:
             if _is_trusted_module(value):
                 self._todo.append((place, value))
         elif is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
+            self._refuse_higher_order(place, value)
             self._guard(place, GuardBuilder.FUNCTION_MATCH)
         elif is_constant(value):
             self._guard(place, GuardBuilder.CONSTANT_MATCH)
+
+    def _refuse_higher_order(self, source: ValueSource, function: Any) -> None:
+        # These trace what they are given, and fail for some of it while a mode is open.
+        inner = getattr(function, "_torchdynamo_orig_callable", function)  # Dynamo wraps some
+        code = getattr(inner, "__code__", None)
+        if code is None or not is_of_torch(code):
+            return
+        path = code.co_filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
+        traces = path == "jit/_trace.py" and code.co_name.startswith("trace")
+        if traces or path.startswith("_higher_order_ops/"):
+            self._refuse(source, "traces functions")
 
 
 class DistinctCheck(Check):
@@ -410,6 +428,38 @@ def distinct_objects(builder: GuardBuilder, guard: Guard, sources: list[ValueSou
     """Guard on the values of these sources being different objects."""
     if sources:
         builder.add(guard, DistinctCheck(sources))
+
+
+class BareCheck(Check):
+    """None of these tensors has attributes of its own, which code could read or set."""
+
+    code = "BARE"
+
+    def __init__(self, sources: Sequence[ValueSource]) -> None:
+        self.sources = tuple(sources)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        plain = emitter.constant((torch.Tensor, torch.nn.Parameter), "plain_tensors")
+        return " and ".join(f"type({name}) in {plain} and not {name}.__dict__" for name in names)
+
+    def expected(self) -> str:
+        return "no attributes of its own"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        for source, value in zip(self.sources, values, strict=True):
+            own = _fetch.instance_dict(value)
+            if own:
+                return f"{source.name()} has {', '.join(own)}"
+        return "no attributes of its own"
+
+    def expression(self) -> str:
+        return "each tensor"
+
+
+def bare_tensors(builder: GuardBuilder, guard: Guard, sources: list[ValueSource]) -> None:
+    """Guard on the tensors of these sources having no attributes of their own."""
+    if sources:
+        builder.add(guard, BareCheck(sources))
 
 
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)

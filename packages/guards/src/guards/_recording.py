@@ -9,7 +9,6 @@ cannot be written down.
 from __future__ import annotations
 
 import builtins
-import gc
 import os
 import sys
 import types
@@ -21,6 +20,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from guards import _torch_private as private
 from guards._assumptions import (
     TORCH_FOLDER,
     Assumptions,
@@ -28,9 +28,11 @@ from guards._assumptions import (
     is_of_torch,
     words,
 )
-from guards._constants import is_constant, spell
+from guards._constants import is_constant, spell, type_name
 from guards._fetch import is_a
+from guards._gc_pause import GcPause
 from guards._op_facts import facts
+from guards._settings import settings_now
 from guards._value_sources import ValueSource
 
 __all__ = ["Record", "unchanged", "watch"]
@@ -57,6 +59,7 @@ _TORCH_PARTS = (
     "special/",
     "fft/",
     "backends/",
+    "jit/_builtins.py",  # what it looks up once, when a function is first dispatched to Python
     "types.py",
     "amp/autocast_mode.py",
     "autograd/grad_mode.py",
@@ -105,6 +108,14 @@ class _Result:
 
 
 @dataclass(frozen=True)
+class _Row:
+    """A result with names, such as torch.return_types.max."""
+
+    cls: Any
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class _Step:
     op: Any
     args: tuple[Any, ...]
@@ -120,6 +131,8 @@ _TAKE_DATA = words("tensor as_tensor asarray new_tensor from_numpy frombuffer")
 class _Watcher(TorchDispatchMode):
     """Write down operators; the first reason why that is not enough is kept, not raised."""
 
+    supports_higher_order_operators = True  # they are refused here, and run as without us
+
     def __init__(self, inputs: Sequence[tuple[ValueSource, torch.Tensor]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.inputs = inputs
@@ -131,7 +144,9 @@ class _Watcher(TorchDispatchMode):
         }
         self._count = 0
         self._results: list[weakref.ref[torch.Tensor]] = []
-        self._inference = torch.is_inference_mode_enabled()
+        self._settings = settings_now()
+        # What a garbage collection runs, in the middle of anything, is not the function's doing.
+        self.pause = GcPause()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -139,6 +154,7 @@ class _Watcher(TorchDispatchMode):
 
     def refuse(self, why: str) -> None:
         self.problem = self.problem or why
+        self.pause.end()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -148,22 +164,28 @@ class _Watcher(TorchDispatchMode):
         try:
             kwargs = kwargs or {}
             if self.problem is not None:
-                return func(*args, **kwargs)
+                return self._run(func, args, kwargs)
             try:
                 self._admit(func, args)
                 written = tuple(self.write(a) for a in self._with_numbers(func, args))
                 named = {key: self.write(a) for key, a in kwargs.items()}
             except CannotSpecialize as problem:
                 self.refuse(str(problem))
-                return func(*args, **kwargs)
-            result = func(*args, **kwargs)
+                return self._run(func, args, kwargs)
+            result = self._run(func, args, kwargs)
             outputs = self._number(func, result)
             self.steps.append(_Step(func, written, named, torch.is_grad_enabled(), outputs))
             return result
         finally:
             sys.setprofile(profile)
 
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with private.with_lazy_bits():
+            return func(*args, **kwargs)
+
     def _admit(self, func: Any, args: tuple[Any, ...]) -> None:
+        if not is_a(func, torch._ops.OpOverload):
+            raise CannotSpecialize(f"{func.name()} takes functions")
         known = facts(func)
         name = func.name()
         if not known.known:
@@ -174,8 +196,8 @@ class _Watcher(TorchDispatchMode):
             raise CannotSpecialize(f"{name} gives a shape that depends on values")
         if name.startswith(("aten::as_strided", "aten::set_", "aten::resize_")):
             raise CannotSpecialize(f"{name} reaches memory by its offset")
-        if torch.is_inference_mode_enabled() is not self._inference:
-            raise CannotSpecialize("it enters or leaves inference mode while it runs")
+        if settings_now() != self._settings:
+            raise CannotSpecialize("it changes a setting of torch, or enters inference mode")
 
     def write(self, value: Any) -> Any:
         """Give the form of an argument or a result that can be used again."""
@@ -337,6 +359,8 @@ class Record:
                 return type(value)(map(read, value))
             if type(value) is dict:
                 return {key: read(part) for key, part in value.items()}
+            if type(value) is _Row:
+                return value.cls(map(read, value.parts))
             return value
 
         before = torch.is_grad_enabled()
@@ -373,9 +397,6 @@ def watch(
     inputs = list(assumptions.tensors())
     watcher = _Watcher(inputs)
     frames = _Frames(assumptions.codes, watcher)
-    # What a garbage collection runs, in the middle of anything, is not the function's doing.
-    collects = gc.isenabled()
-    gc.disable()
     try:
         with watcher:
             sys.setprofile(frames)
@@ -384,8 +405,7 @@ def watch(
             finally:
                 sys.setprofile(None)
     finally:
-        if collects:
-            gc.enable()
+        watcher.pause.end()
     output = None
     if watcher.problem is None:
         watcher.look_at_results()
@@ -406,6 +426,11 @@ def watch(
 
 
 def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> Any:
+    if type(value) is torch.Size:
+        return value
+    if type_name(type(value)).startswith("torch.return_types."):
+        parts = tuple(_write_output(part, watcher, assumptions) for part in value)
+        return _Row(type(value), parts)
     if type(value) in (list, tuple, dict) or is_a(value, tuple):
         known = assumptions.places.get(id(value))
         if known is not None and not (type(value) is tuple and not value):
@@ -429,6 +454,8 @@ def _parts(value: Any) -> list[Any]:
         return [found for part in value for found in _parts(part)]
     if type(value) is dict:
         return _parts(list(value.values()))
+    if type(value) is _Row:
+        return _parts(value.parts)
     return [value] if type(value) in (_Input, _Result) else []
 
 
@@ -451,6 +478,8 @@ def _replace(value: Any, inputs: dict[int, _Input]) -> Any:
         return type(value)(_replace(part, inputs) for part in value)
     if type(value) is dict:
         return {key: _replace(part, inputs) for key, part in value.items()}
+    if type(value) is _Row:
+        return _Row(value.cls, _replace(value.parts, inputs))
     return value
 
 

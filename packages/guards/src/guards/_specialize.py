@@ -8,12 +8,10 @@ import sys
 import threading
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 import torch
 
-from guards import _torch_private as private
 from guards._assumptions import Assumptions, CannotSpecialize
 from guards._builder import GuardBuilder
 from guards._cache import CacheStats, GuardedCache
@@ -21,43 +19,12 @@ from guards._compile import compile_guards
 from guards._errors import GuardError, UnsupportedGuardError
 from guards._explanation import Explanation
 from guards._fetch import is_a
-from guards._guard import Guard
 from guards._recording import Record, unchanged, watch
-from guards._source import GuardSource
-from guards._value_sources import GlobalStateSource, ValueSource
+from guards._settings import is_ordinary, state_guards
 
 __all__ = ["Specialized", "specialize"]
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, eq=False)
-class SettingSource(ValueSource):
-    """A setting of torch, as one of its functions tells it."""
-
-    setting: str
-
-    def _spell(self, base: str) -> str:
-        return f"torch.{self.setting}"
-
-    def guard_source(self) -> GuardSource:
-        return GuardSource.GLOBAL
-
-    def start(self, L: Any, G: Any) -> Any:
-        return _SETTINGS[self.setting]()
-
-
-_SETTINGS: dict[str, Callable[[], Any]] = {
-    "is_inference_mode_enabled()": torch.is_inference_mode_enabled,
-    "backends.mha.get_fastpath_enabled()": torch.backends.mha.get_fastpath_enabled,
-    "backends.cudnn.enabled": lambda: torch.backends.cudnn.enabled,
-    "backends.mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
-}
-_STATES = (
-    GuardBuilder.GRAD_MODE,
-    GuardBuilder.DEFAULT_DTYPE,
-    GuardBuilder.DETERMINISTIC_ALGORITHMS,
-)
 
 
 class Specialized(Generic[R]):
@@ -81,7 +48,7 @@ class Specialized(Generic[R]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         """Give what the plain function would give."""
-        if not _is_ordinary():
+        if not is_ordinary():
             return self.function(*args, **kwargs)
         try:
             L = self._bind(*args, **kwargs)
@@ -99,7 +66,7 @@ class Specialized(Generic[R]):
             G = dict(self._G)
         try:
             assumptions = Assumptions(L, G, self.function, self._name)
-            check = compile_guards([*_state_guards(), *assumptions.guards], L, G)
+            check = compile_guards([*state_guards(), *assumptions.guards], L, G)
         except (CannotSpecialize, GuardError, RecursionError) as problem:
             self.refusals.append(str(problem) or "it nests too deep")
             return self.function(*args, **kwargs)
@@ -107,6 +74,8 @@ class Specialized(Generic[R]):
         builder = GuardBuilder(L, G)
         if record is None:
             self.refusals.append(str(refusal))
+        elif not is_ordinary():
+            self.refusals.append("it leaves a mode, autocast or a global hook behind")
         elif not check(L) or not unchanged(assumptions, builder.lookup):
             changed = check.explain(L)
             self.refusals.append(
@@ -140,7 +109,9 @@ def specialize(function: Callable[..., R], *, limit: int = 8, patience: int = 8)
     The first call is watched: what the function reads is guarded, what it does is written down.
     A later call for which the guards hold runs the operators alone; another one is watched anew.
     A run that cannot be written down in full is left as it is: data-dependent control flow,
-    changes of Python state, foreign code, random numbers of Python, and the like.
+    changes of Python state, foreign code, random numbers of Python, and the like. While a call is
+    watched, Python's cyclic garbage collection is off, in all threads: its finalizers could run
+    within the call at any place.
 
     ``limit`` is the number of records, ``patience`` the number of refusals after which nothing is
     watched any more.
@@ -187,23 +158,3 @@ class _Default:
 
     def __repr__(self) -> str:
         return self._name
-
-
-def _state_guards() -> list[Guard]:
-    return [
-        *(Guard(GlobalStateSource(), state) for state in _STATES),
-        *(Guard(SettingSource(name), GuardBuilder.EQUALS_MATCH) for name in _SETTINGS),
-    ]
-
-
-def _is_ordinary() -> bool:
-    """Tell whether nothing around the call takes part in it: modes, autocast, transforms, hooks."""
-    return not (
-        torch._C._len_torch_function_stack()
-        or torch._C._len_torch_dispatch_stack()
-        or private.any_autocast_enabled()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-        or torch.nn.modules.module._has_any_global_hook()
-        or torch.compiler.is_compiling()
-    )

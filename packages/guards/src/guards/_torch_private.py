@@ -6,6 +6,7 @@ is first needed, so that the vocabulary works on a torch that lacks one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import types
@@ -28,6 +29,7 @@ __all__ = [
     "overlapping",
     "tensor_guards",
     "tensor_reason",
+    "with_lazy_bits",
 ]
 
 
@@ -126,6 +128,22 @@ def is_odd(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is in a state that cannot be made from dtype, device and shape."""
     keys = torch._C._dispatch_keys(tensor)
     return any(_has(keys, key) for key in _KEY_MEANINGS if key not in ("Conjugate", "Negative"))
+
+
+def with_lazy_bits() -> contextlib.AbstractContextManager[None]:
+    """Let operators that a mode's handler runs mind the conjugates and negatives they make.
+
+    torch keeps these keys out while a handler runs: ``pinverse`` of complex numbers, which takes
+    conjugates on its way, then gives wrong ones.
+    """
+    guard = _look_up(torch._C, "_ForceDispatchKeyGuard")
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for name in ("Conjugate", "Negative", "ZeroTensor"):
+        excluded = excluded.remove(getattr(torch._C.DispatchKey, name))
+    made: contextlib.AbstractContextManager[None] = guard(
+        torch._C._dispatch_tls_local_include_set(), excluded
+    )
+    return made
 
 
 def any_autocast_enabled() -> bool:

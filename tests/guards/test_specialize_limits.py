@@ -1,0 +1,235 @@
+"""What a record must not hide, and what watching a call must leave as it was."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from guards import specialize
+from guards._gc_pause import GcPause
+
+from tests.guards.twins import Twins
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+# ── tensors ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def scaled_by_its_mark(x: Any) -> Any:
+    try:
+        scale = x.mark
+    except AttributeError:
+        scale = 1
+    return x * scale
+
+
+def test_attribute_that_an_input_gets_later() -> None:
+    special = specialize(scaled_by_its_mark)
+    x: Any = torch.ones(2)
+    assert special(x)[0] == special(x)[0] == 1
+    x.mark = 5
+    assert str(special.explain_miss(x)[0]) == (
+        "each tensor: expected no attributes of its own, found L['x'] has mark"
+    )
+    assert special(x)[0] == 5
+    assert special.refusals == ["L['x'] has attributes of its own: mark"]
+
+
+class Foreign(torch.Tensor):
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("foreign code was run")
+
+
+def test_foreign_tensor_is_not_asked_for_its_attributes() -> None:
+    special = specialize(double)
+    x = torch.ones(2)
+    special(x)
+    foreign = torch.ones(2).as_subclass(Foreign)
+    assert special.explain_miss(foreign)
+
+
+def inverted(x: torch.Tensor) -> Any:
+    return torch.linalg.pinv(x)
+
+
+def test_first_call_gives_what_the_plain_function_gives_for_complex_numbers() -> None:
+    # torch leaves conjugates unresolved inside of what a mode's handler runs.
+    twins = Twins(lambda: inverted)
+    for seed in range(3):
+        twins.call(lambda: (torch.randn(4, 4, dtype=torch.complex64),), seed)
+
+
+# ── settings of torch ────────────────────────────────────────────────────────────────────────────
+
+
+def test_mode_that_is_left_behind() -> None:
+    def leaves_a_device(x: torch.Tensor) -> torch.Tensor:
+        torch.set_default_device("meta")
+        return x * 2
+
+    special = specialize(leaves_a_device)
+    try:
+        special(torch.ones(2))
+    finally:
+        torch.set_default_device(None)
+    assert len(special.refusals) == 1
+    assert special.stats.hits == 0
+
+
+@pytest.mark.parametrize("setting", ["inference", "precision"])
+def test_setting_that_changes_within(setting: str) -> None:
+    def changing(x: torch.Tensor) -> torch.Tensor:
+        if setting == "inference":
+            with torch.inference_mode():
+                return x * 2
+        torch.set_float32_matmul_precision("high")
+        try:
+            return x @ x
+        finally:
+            torch.set_float32_matmul_precision("highest")
+
+    special = specialize(changing)
+    special(torch.ones(2))
+    assert special.refusals == ["it changes a setting of torch, or enters inference mode"]
+
+
+# ── the garbage collector, and the profiler ──────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=[True, False], ids=["on", "off"])
+def collecting(request: pytest.FixtureRequest) -> Any:
+    """Turn the collection on, or off, before the test, and back after it."""
+    before = gc.isenabled()
+    (gc.enable if request.param else gc.disable)()
+    yield request.param
+    (gc.enable if before else gc.disable)()
+
+
+class Broken(Exception):
+    pass
+
+
+def test_collection_is_off_until_the_last_pause_ends(collecting: bool) -> None:
+    first, second = GcPause(), GcPause()
+    for pause in (first, first):
+        assert not gc.isenabled()
+        pause.end()
+    assert not gc.isenabled()
+    second.end()
+    assert gc.isenabled() is collecting
+
+
+@pytest.mark.parametrize("how", ["returns", "raises", "is refused", "nests"])
+def test_collection_is_as_it_was_after_a_call(collecting: bool, how: str) -> None:
+    inner = specialize(double)
+
+    def function(x: torch.Tensor) -> Any:
+        if how == "raises":
+            raise Broken
+        if how == "nests":
+            return inner(x)
+        return x.tolist() if how == "is refused" else x * 2
+
+    special = specialize(function)
+    for _ in range(3):
+        if how == "raises":
+            with pytest.raises(Broken):
+                special(torch.ones(2))
+        else:
+            special(torch.ones(2))
+        assert gc.isenabled() is collecting
+        assert sys.getprofile() is None
+
+
+def test_collection_is_on_again_after_the_last_of_many_threads() -> None:
+    specials = [specialize(lambda x, n=n: x * n) for n in range(6)]
+    results: list[bool] = []
+    start = threading.Barrier(6)
+
+    def work(which: int) -> None:
+        start.wait()
+        for size in range(1, 12):
+            x = torch.ones(size)
+            results.append(torch.equal(specials[which](x), x * which))
+            results.append(torch.equal(specials[0](x), x * 0))
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 6 * 22
+    assert all(results)
+    assert gc.isenabled()
+
+
+def test_function_that_sets_the_collection_has_its_way(collecting: bool) -> None:
+    def turns(x: torch.Tensor, on: bool) -> torch.Tensor:
+        (gc.enable if on else gc.disable)()
+        return x * 2
+
+    special = specialize(turns)
+    for on in (not collecting, collecting, not collecting):
+        special(torch.ones(2), on)
+        assert gc.isenabled() is on
+
+
+# ── every operator ───────────────────────────────────────────────────────────────────────────────
+
+
+def op_infos() -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+    # What memory holds that nobody has written differs from call to call; jiterator needs a GPU.
+    infos = [i for i in op_db if i.dtypes and not ("empty" in i.name or "jiterator" in i.name)]
+    often = 25  # in the normal run every 25th operator, with --long all
+    return [
+        pytest.param(info, id=info.formatted_name, marks=[] if n % often == 0 else pytest.mark.long)
+        for n, info in enumerate(infos)
+    ]
+
+
+def own(value: Any) -> Any:
+    """Copy an argument, so that a call may write to it."""
+    if isinstance(value, torch.Tensor):
+        copy = value.detach().clone()
+        return copy.requires_grad_(value.requires_grad)
+    if type(value) in (list, tuple):
+        return type(value)(map(own, value))
+    return value
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # torch's list calls much that is deprecated
+@pytest.mark.parametrize("info", op_infos())
+def test_operator_gives_the_same_when_it_is_repeated(info: Any) -> None:
+    wanted = [torch.float32, torch.complex64, *sorted(info.dtypes, key=str)]
+    dtype = next(dtype for dtype in wanted if dtype in info.dtypes)
+    grad = bool(info.supports_autograd and (dtype.is_floating_point or dtype.is_complex))
+    torch.manual_seed(0)
+    try:
+        samples = info.sample_inputs("cpu", dtype, requires_grad=grad)
+        chosen = [sample for _, sample in zip(range(2), samples, strict=False)]
+    except (RuntimeError, NotImplementedError, ImportError) as error:
+        pytest.skip(f"torch cannot make samples of {info.name} here: {error}")
+    operator = info.op
+    for sample in chosen:
+        options = sample.kwargs
+
+        def call(*arguments: Any, options: Any = options) -> Any:
+            return operator(*arguments, **options)
+
+        twins = Twins(lambda call=call: call)  # type: ignore[misc]
+        arguments = (sample.input, *sample.args)
+        for seed in range(2):
+            twins.call(lambda arguments=arguments: tuple(map(own, arguments)), seed)  # type: ignore[misc]
