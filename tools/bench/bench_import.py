@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 from collections.abc import Iterator
 
 from tools.bench.row import Row, at_most
 from tools.bench.timing import in_new_process
 
 ROUNDS = 9
-PACKAGES = ["dispatch_core", "subclass_utils", "guards"]
+SOON = at_most(0.02)
+IMPORTS = {
+    "dispatch_core": "import dispatch_core",
+    "subclass_utils": "import subclass_utils",
+    "WrapperTensor": "from subclass_utils import WrapperTensor",
+    "guards": "import guards",
+}
+FIRST_USES = {
+    "dispatch_core": ("first handle made", "ops.aten.addmv.default.bind"),
+    "WrapperTensor": ("first wrapper made", "WrapperTensor(tensor)"),
+}
 
 CODE = """
 import json, os, resource, sys, time
@@ -21,29 +32,39 @@ def resident():
         kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return kilobytes * (1 if sys.platform == "darwin" else 1024)
 figures = {}
-for name in ["torch", sys.argv[1]]:
+def measure(name, code):
     memory, start = resident(), time.perf_counter()
-    __import__(name)
+    exec(code, globals())
     figures[name] = time.perf_counter() - start
     figures[name + " bytes"] = resident() - memory
-if sys.argv[1] == "dispatch_core":
+measure("torch", "import torch")
+# Bytecode, as there is for torch, also from a checkout where none is to be written.
+sys.pycache_prefix, sys.dont_write_bytecode = sys.argv[3], False
+measure("ours", sys.argv[1])
+tensor = torch.ones(3)
+if "dispatch_core" in sys.argv[1]:
     from dispatch_core import ops
-    start = time.perf_counter()
-    ops.aten.addmv.default.bind
-    figures["first handle"] = time.perf_counter() - start
+measure("first use", sys.argv[2])
 print(json.dumps(figures))
 """
 
 
 def rows() -> Iterator[Row]:
     """Compare each package with torch, both measured in the same process."""
-    for package in PACKAGES:
-        runs = [in_new_process(CODE, package) for _ in range(ROUNDS)]
-        median = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-        ours, theirs = median[package], median["torch"]
-        yield Row(f"import {package}", "import torch", ours, theirs, at_most(0.02))
-        ours, theirs = median[f"{package} bytes"], median["torch bytes"]
-        work = f"memory of import {package}"
-        yield Row(work, "import torch", ours, theirs, at_most(0.03), unit="B")
-        if "first handle" in median:
-            yield Row("first handle made", "import torch", median["first handle"], median["torch"])
+    with tempfile.TemporaryDirectory() as bytecode:
+        for name, code in IMPORTS.items():
+            first, use = FIRST_USES.get(name, ("", "pass"))
+            in_new_process(CODE, code, use, bytecode)
+            runs = [in_new_process(CODE, code, use, bytecode) for _ in range(ROUNDS)]
+            median = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
+            yield Row(f"import {name}", "import torch", median["ours"], median["torch"], SOON)
+            yield Row(
+                f"memory of import {name}",
+                "import torch",
+                median["ours bytes"],
+                median["torch bytes"],
+                at_most(0.03),
+                unit="B",
+            )
+            if first:
+                yield Row(first, "import torch", median["first use"], median["torch"])

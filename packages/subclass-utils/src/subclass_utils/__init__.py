@@ -3,8 +3,12 @@
 Public names are the ones in `__all__`; modules that start with an underscore are private.
 """
 
-from subclass_utils import _sibling  # noqa: F401  (first: it refuses another version)
-from subclass_utils._capture import capture_logs, log_input
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from subclass_utils import _rebuild, _sibling  # noqa: F401  (for loading; to refuse a version)
 from subclass_utils._errors import (
     CopyError,
     DeclarationError,
@@ -14,11 +18,14 @@ from subclass_utils._errors import (
     SubclassError,
     ViewError,
 )
-from subclass_utils._logging_tensor import LoggingTensor
-from subclass_utils._plain_view import PlainView
-from subclass_utils._saving import flatten_state_dict, unflatten_state_dict
 from subclass_utils._version import __version__
-from subclass_utils._wrapper import WrapperTensor
+
+if TYPE_CHECKING:
+    from subclass_utils._capture import capture_logs, log_input
+    from subclass_utils._logging_tensor import LoggingTensor
+    from subclass_utils._plain_view import PlainView
+    from subclass_utils._saving import flatten_state_dict, unflatten_state_dict
+    from subclass_utils._wrapper import WrapperTensor
 
 __all__ = [
     "CopyError",
@@ -37,3 +44,26 @@ __all__ = [
     "log_input",
     "unflatten_state_dict",
 ]
+
+# Loaded when first used: a program that may never make a wrapper does not wait for them.
+_LATER = {
+    "_capture": "capture_logs log_input",
+    "_logging_tensor": "LoggingTensor",
+    "_plain_view": "PlainView",
+    "_saving": "flatten_state_dict unflatten_state_dict",
+    "_wrapper": "WrapperTensor",
+}
+_HOME = {name: module for module, names in _LATER.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,24 +13,19 @@ from weakref import WeakValueDictionary
 import torch
 
 from subclass_utils._errors import CopyError
-from subclass_utils._outside import outside_like
-from subclass_utils._torch_private import (
-    WRAPPER_KEYS,
-    inference_mode,
-    make_outside,
-    set_conj,
-    set_neg,
-)
+from subclass_utils._outside import new_outside, outside_like
+from subclass_utils._rebuild import name_or_class, rebuild_wrapper
+from subclass_utils._torch_private import inference_mode, set_conj, set_neg
 
 __all__ = [
     "CLASSES",
     "as_view_of",
+    "build_wrapper",
     "decode",
     "deepcopy_wrapper",
     "describe_outside",
     "encode",
     "make_described",
-    "rebuild_wrapper",
     "reduce_wrapper",
 ]
 
@@ -72,21 +67,15 @@ def make_described(
     if cls._transparent:
         made = outside_like(cls, inner[0], requires_grad)
     else:
-        made = make_outside(
+        made = new_outside(
             cls,
             outside["size"],
             outside["stride"],
             outside["offset"],
-            None,
             outside["dtype"],
             outside["layout"],
             outside["device"],
-            False,
             requires_grad,
-            None,
-            False,
-            False,
-            WRAPPER_KEYS,
         )
         if outside["conj"]:
             set_conj(made, True)
@@ -197,10 +186,10 @@ def reduce_wrapper(wrapper: Any) -> tuple[Any, ...]:
         "grad": wrapper.grad if wrapper.is_leaf else None,
         "extras": extras,
     }
-    return rebuild_wrapper, (cls, state)
+    return rebuild_wrapper, (name_or_class(cls), state)
 
 
-def rebuild_wrapper(cls: type[Any], state: Mapping[str, Any]) -> Any:
+def build_wrapper(cls: type[Any], state: Mapping[str, Any]) -> Any:
     """Build a wrapper from what `reduce_wrapper` said."""
     if not (isinstance(cls, type) and hasattr(cls, "inner_tensors")):
         raise CopyError(f"{cls!r} is no wrapper class", cls=type(cls))

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from subclass_utils._errors import DeclarationError
-from subclass_utils._outside import outside_differs
-from subclass_utils._torch_private import WRAPPER_KEYS, has_key, make_outside
+from subclass_utils._outside import new_outside, outside_differs
+from subclass_utils._torch_private import has_key
 
 __all__ = ["check_class", "check_conversion", "check_object", "travels", "with_wrapper_key"]
 
@@ -227,21 +227,15 @@ def with_wrapper_key(wrapper: Any) -> Any:
     if not isinstance(wrapper, torch.Tensor) or has_key(wrapper):
         return wrapper
     strided = wrapper.layout is torch.strided
-    made = make_outside(
+    made = new_outside(
         type(wrapper),
         wrapper.size(),
         wrapper.stride() if strided else None,
         wrapper.storage_offset() if strided else None,
-        None,
         wrapper.dtype,
         wrapper.layout,
         wrapper.device,
-        False,
         wrapper.requires_grad,
-        None,
-        False,
-        False,
-        WRAPPER_KEYS,
     )
     made.__dict__.update(wrapper.__dict__)
     return made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -16,14 +18,61 @@ from subclass_utils._torch_private import (
     set_neg,
     set_version,
     share_storage,
+    skip_in_dynamo,
 )
 
-__all__ = ["alias_outside", "outside_differs", "outside_like", "update_outside"]
+__all__ = ["alias_outside", "new_outside", "outside_differs", "outside_like", "update_outside"]
 
 # Those that torch can report without asking the handler (prim::layout).
 _LAYOUTS = (torch.strided, torch.sparse_coo, mkldnn_layout)
 _is_inference_mode = torch.is_inference_mode_enabled
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_kernels_are_registered = False
+
+
+def new_outside(
+    cls: type[Any],
+    size: Sequence[int],
+    stride: Sequence[int] | None,
+    offset: int | torch.SymInt | None,
+    dtype: torch.dtype,
+    layout: torch.layout,
+    device: torch.device | str,
+    requires_grad: bool,
+    asks_for_layout: bool = False,
+) -> Any:
+    """Make a wrapper without attributes, with the wrappers' own dispatch key.
+
+    The kernels for that key are registered before the first one is made, and not at import: torch
+    takes some milliseconds to look through its operators.
+    """
+    if not _kernels_are_registered:
+        _register_kernels()
+    return make_outside(
+        cls,
+        size,
+        stride,
+        offset,
+        None,
+        dtype,
+        layout,
+        device,
+        False,
+        requires_grad,
+        None,
+        False,
+        asks_for_layout,
+        WRAPPER_KEYS,
+    )
+
+
+def _register_kernels() -> None:
+    global _kernels_are_registered
+    import_module("subclass_utils._whole")  # Python lets one thread do it, and the others wait
+    _kernels_are_registered = True
+
+
+skip_in_dynamo(_register_kernels.__code__)
 
 
 def outside_like(cls: type[Any], inner: torch.Tensor, requires_grad: bool = False) -> Any:
@@ -42,21 +91,16 @@ def outside_like(cls: type[Any], inner: torch.Tensor, requires_grad: bool = Fals
 def _outside(cls: type[Any], inner: torch.Tensor, requires_grad: bool) -> Any:
     layout = inner.layout
     strided = layout is torch.strided
-    outer = make_outside(
+    outer = new_outside(
         cls,
         inner.size(),
         inner.stride() if strided else None,
         inner.storage_offset() if strided else None,
-        None,
         inner.dtype,
         layout,
         inner.device,
-        False,
         requires_grad,
-        None,
-        False,
         layout not in _LAYOUTS,
-        WRAPPER_KEYS,
     )
     if inner.is_conj():
         set_conj(outer, True)

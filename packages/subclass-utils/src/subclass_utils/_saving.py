@@ -17,6 +17,7 @@ from subclass_utils._copying import (
     make_described,
 )
 from subclass_utils._errors import CopyError
+from subclass_utils._rebuild import own_class
 
 __all__ = ["flatten_state_dict", "unflatten_state_dict"]
 
@@ -128,7 +129,7 @@ def _build_wrapper(name: str, entry: Mapping[str, Any], build: Any) -> Any:
 
 
 def _find_class(module: str, name: str) -> Any:
-    known = CLASSES.get((module, name))
+    known = CLASSES.get((module, name)) or own_class(module, name)
     if known is not None:
         return known
     found: Any = sys.modules.get(module)

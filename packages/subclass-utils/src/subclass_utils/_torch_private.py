@@ -146,10 +146,11 @@ without_modes: Callable[[], AbstractContextManager[Any]] = _look_up(
 HIGHER_ORDER_OPERATOR: type[Any] = _look_up(torch._ops, "HigherOrderOperator")
 _OP_OVERLOAD = _look_up(torch._ops, "OpOverload")
 
-_all_names: Callable[[], list[str]] = _look_up(torch._C, "_dispatch_get_all_op_names")
+_names_with_kernel: Callable[[str], list[str]] = _look_up(
+    torch._C, "_dispatch_get_registrations_for_dispatch_key"
+)
 _get_schema: Callable[[str, str], Any] = _look_up(torch._C, "_get_schema")
 _dispatch_library: Callable[..., Any] = _look_up(torch._C, "_dispatch_library")
-_libraries: list[Any] = []
 _has_kernel: Callable[[str, str], bool] = _look_up(
     torch._C, "_dispatch_has_kernel_for_dispatch_key"
 )
@@ -174,19 +175,24 @@ def has_view_kernel(op: Any) -> bool:
 def composite_out_operators() -> list[str]:
     """List aten's composite operators that write into `out` tensors."""
     names = []
-    for name in _all_names():
-        if name.startswith("aten::") and _has_kernel(name, "CompositeImplicitAutograd"):
+    for name in _names_with_kernel("CompositeImplicitAutograd"):
+        if name.startswith("aten::"):
             base, _, overload = name.partition(".")
-            arguments = _get_schema(base, overload).arguments
+            try:
+                arguments = _get_schema(base, overload).arguments
+            except RuntimeError:  # a kernel for an operator that nobody has defined
+                continue
             if any(a.kwarg_only and a.alias_info and a.alias_info.is_write for a in arguments):
                 names.append(name)
     return names
 
 
 def wrapper_kernels(namespace: str) -> Callable[[str, Callable[..., Any]], None]:
-    """Open a library for kernels of the wrappers' own key, which get the set of keys first."""
+    """Open a library for kernels of the wrappers' own key, which get the set of keys first.
+
+    They last as long as the function that is given.
+    """
     library = _dispatch_library("IMPL", namespace, WRAPPER_KEY, __file__, 0)
-    _libraries.append(library)
 
     def register(name: str, kernel: Callable[..., Any]) -> None:
         library.impl(name.partition("::")[2], WRAPPER_KEY, kernel, True)
@@ -194,11 +200,14 @@ def wrapper_kernels(namespace: str) -> Callable[[str, Callable[..., Any]], None]
     return register
 
 
-def fall_through_wrapper_key() -> None:
-    """Let operators without a kernel for the wrappers' own key go on to the next key."""
+def fall_through_wrapper_key() -> torch.library.Library:
+    """Let operators without a kernel for the wrappers' own key go on to the next key.
+
+    They do as long as the library that is given is kept.
+    """
     library = torch.library.Library("_", "IMPL", WRAPPER_KEY)
     library.fallback(torch.library.fallthrough_kernel)
-    _libraries.append(library)
+    return library
 
 
 def composite_kernel(op: Any) -> Callable[..., Any]:

@@ -4,6 +4,8 @@ Most composite operators may come in parts. Some do otherwise when they are give
 read memory that a wrapper does not have, write into plain tensors of their own, go another way
 than for a plain tensor, or resize their `out` so that it counts as a version of its own. Linear
 stays in parts, and has its versions counted.
+
+The kernels are registered when this is imported, which the first wrapper does.
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from subclass_utils._torch_private import (
     others_are_watching,
     wrapper_kernels,
 )
+from subclass_utils._wrapper import WrapperTensor
 
-__all__ = ["install"]
+__all__: list[str] = []
 
 _aten = torch.ops.aten
+_linear = _aten.linear.default
 
 
 def _tensor_split(self: Any, sections: Any, dim: int) -> Any:
@@ -42,7 +46,7 @@ def _overload(name: str) -> Any:
     return getattr(getattr(_aten, base), overload or "default")
 
 
-def _kernel(name: str, wrapper_type: type[Any], differentiable: bool = True) -> Callable[..., Any]:
+def _kernel(name: str, differentiable: bool = True) -> Callable[..., Any]:
     """Make a kernel that hands the operator whole to the wrappers' class, where that may be."""
     op: Any = None
 
@@ -52,7 +56,7 @@ def _kernel(name: str, wrapper_type: type[Any], differentiable: bool = True) -> 
             op = _overload(name)
         for value in (*args, *kwargs.values()):
             for item in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(item, wrapper_type):
+                if isinstance(item, WrapperTensor):
                     answer = type(item)._run_whole(op, args, kwargs, differentiable)
                     if answer is not NotImplemented:
                         return answer
@@ -69,44 +73,43 @@ def _tensor_split_kernel(keys: Any, self: Any, sections: Any, dim: int = 0) -> A
     return op.redispatch(keys & keys_below_wrapper_key, self, sections, dim)
 
 
-def _linear_kernel(wrapper_type: type[Any]) -> Callable[..., Any]:
-    """Make a kernel that runs linear's parts, and counts the writes that torch left out.
+def _linear_kernel(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    """Run linear's parts, and count the writes that torch left out.
 
     Torch adds the bias in place, but not where the bias is a subclass. Whether there was such an
     addition is seen by the result: a bias that went into addmm left that, or a view of it.
     """
-    op = _aten.linear.default
-
-    def run(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
-        result = op.redispatch(keys & keys_below_wrapper_key, input, weight, bias)
-        if (
-            isinstance(bias, wrapper_type)
-            and input.dim() != 2
-            and isinstance(result, wrapper_type)
-            and type(result)._transparent
-            and not (result.is_inference() or result._is_view() or others_are_watching())
-            and torch.autograd.forward_ad.unpack_dual(bias).tangent is None
-        ):
-            removes_dim = input.dim() == 1 and weight.dim() == 2  # matmul's squeeze_
-            inner = getattr(result, result.inner_tensors[0])
-            for tensor in (result, inner) if not inner.is_inference() else (result,):
-                increment_version((tensor,) * (2 if removes_dim else 1))
-        return result
-
-    return run
+    result = _linear.redispatch(keys & keys_below_wrapper_key, input, weight, bias)
+    if (
+        isinstance(bias, WrapperTensor)
+        and input.dim() != 2
+        and isinstance(result, WrapperTensor)
+        and type(result)._transparent
+        and not (result.is_inference() or result._is_view() or others_are_watching())
+        and torch.autograd.forward_ad.unpack_dual(bias).tangent is None
+    ):
+        removes_dim = input.dim() == 1 and weight.dim() == 2  # matmul's squeeze_
+        inner = getattr(result, result.inner_tensors[0])
+        for tensor in (result, inner) if not inner.is_inference() else (result,):
+            increment_version((tensor,) * (2 if removes_dim else 1))
+    return result
 
 
-def install(wrapper_type: type[Any]) -> None:
-    """Register the kernels, for tensors that carry the wrappers' own dispatch key."""
-    fall_through_wrapper_key()
+def _register() -> tuple[Any, ...]:
+    """Register the kernels for tensors that carry the wrappers' own dispatch key."""
+    passes_on = fall_through_wrapper_key()
     register = wrapper_kernels("aten")
     register("aten::tensor_split.tensor_indices_or_sections", _tensor_split_kernel)
-    register("aten::linear", _linear_kernel(wrapper_type))
+    register("aten::linear", _linear_kernel)
     rank = [
         f"aten::linalg_matrix_rank.{name}".removesuffix(".default")
         for name in _aten.linalg_matrix_rank.overloads()
     ]
     for name in {"aten::one_hot", *rank}:
-        register(name, _kernel(name, wrapper_type, differentiable=False))
+        register(name, _kernel(name, differentiable=False))
     for name in {"aten::max_pool1d", *composite_out_operators()} - {*rank}:
-        register(name, _kernel(name, wrapper_type))
+        register(name, _kernel(name))
+    return passes_on, register
+
+
+_kept = _register()

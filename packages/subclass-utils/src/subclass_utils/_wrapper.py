@@ -19,7 +19,6 @@ from subclass_utils._outside import outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
 from subclass_utils._shared_data import disconnect, make_from_plain
 from subclass_utils._torch_private import no_torch_function, skip_in_dynamo, without_modes
-from subclass_utils._whole import install
 
 __all__ = ["WrapperTensor"]
 
@@ -393,7 +392,5 @@ def _make_honest(cls: type[Any]) -> None:
 _default_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 WrapperTensor._set_up_table()
 register_collation(WrapperTensor)
-add_safe_globals([WrapperTensor, _copying.rebuild_wrapper])
 skip_in_dynamo(WrapperTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]
 skip_in_dynamo(WrapperTensor.data.fget.__code__)  # type: ignore[attr-defined]
-install(WrapperTensor)
