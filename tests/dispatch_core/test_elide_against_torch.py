@@ -98,10 +98,12 @@ def record(
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Give what a handler sees of a call, None if torch refuses it.
 
-    Below autograd a composite operator arrives whole.
+    No kernel stands between the call and the mode, so a composite operator arrives whole, and
+    nothing has been converted twice: a kernel of autograd's would make plain numbers of a tensor
+    among symbolic sizes, which are then taken for the default.
     """
     mode = Recording(op)
-    with torch._C._AutoDispatchBelowAutograd(), mode:
+    with torch._C._AutoDispatchBelowADInplaceOrView(), mode:
         try:
             if str(op) in PAST_MODES:
                 op.redispatch(PYTHON, *args, **kwargs)

@@ -140,15 +140,41 @@ def run(info: Any, sample: Any, scope: Any) -> Any:
         return (type(error), str(error))
 
 
-def assert_same_bits(found: Any, expected: Any) -> None:
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return (
+        [t for item in value for t in tensors_in(item)] if isinstance(value, list | tuple) else []
+    )
+
+
+def bits(value: Any) -> list[bytes]:
+    return [tensor.numpy().tobytes() for tensor in tensors_in(value) if not tensor.is_sparse]
+
+
+def gives_other_bits_each_time(info: Any, sample: Any) -> bool:
+    """Say whether torch itself rounds otherwise from run to run.
+
+    LAPACK does (lstsq with driver gelsy), by where its working memory happens to lie.
+    """
+    first = bits(run(info, sample, contextlib.nullcontext()))
+    kept = []  # so that the memory of the next run lies elsewhere
+    for length in range(200):
+        kept.append(torch.empty(length))
+        if bits(run(info, sample, contextlib.nullcontext())) != first:
+            return True
+    return False
+
+
+def assert_same(found: Any, expected: Any, **tolerance: float) -> None:
     assert type(found) is type(expected)
     if isinstance(expected, torch.Tensor):
         assert look(found) == look(expected)
-        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(found, expected, equal_nan=True, **tolerance)
     elif isinstance(expected, list | tuple):
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
-            assert_same_bits(one, other)
+            assert_same(one, other, **tolerance)
     else:
         assert found == expected or found != found  # nan
 
@@ -165,8 +191,14 @@ def compare(info: Any, most: int) -> None:
             calls: list[Call] = []
             result = run(info, sample, make(calls))
             assert calls == reference, f"{info.full_name}: under {name}"
-            if not uninitialised:
-                assert_same_bits(result, plain)
+            if uninitialised:
+                continue
+            try:
+                assert_same(result, plain, rtol=0, atol=0)
+            except AssertionError:
+                if not gives_other_bits_each_time(info, sample):
+                    raise
+                assert_same(result, plain)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
