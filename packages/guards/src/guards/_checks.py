@@ -71,8 +71,8 @@ class Check:
         """Say whether this is a common test that can be made of many values in one step.
 
         ``("identity", value)``, ``("type", class)``, ``("constant", value)``,
-        ``("immutable", value)``, ``("length", (class, length))`` for a LengthCheck, and
-        ``("tensors", None)`` for a TensorCheck; None where it is not.
+        ``("immutable", value)``, ``("keys", keys)`` for a KeysCheck, and ``("tensors", None)``
+        for a TensorCheck; None where it is not.
         """
         return None
 

@@ -37,15 +37,6 @@ class LengthCheck(OneSourceCheck):
             return f"{builtin} and len({name}) == {self.length} or {slow} == {self.length}"
         return f"{slow} == {self.length}"
 
-    def pattern(self) -> tuple[str, Any] | None:
-        known = self._cls in (list, tuple, dict, set, frozenset, str)
-        return ("length", (self._cls, self.length)) if known else None
-
-    def holds(self, value: object) -> bool:
-        """Tell whether one value has this length."""
-        found = _fetch.length(value)
-        return type(found) is int and found == self.length
-
     def expected(self) -> str:
         return f"of length {self.length}"
 
@@ -77,28 +68,27 @@ class KeysCheck(OneSourceCheck):
         self.ordered, self.plain = ordered, plain
         self.keys = [snapshot(k) if is_constant(k) else weakly(source, k) for k in keys]
         self._constant = [is_constant(k) for k in keys]
+        self._texts = all(type(key) is str for key in keys)
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        name = names[0]
-        slow = f"{emitter.constant(self._same_keys, 'same_keys')}({name})"
-        short = 0 < len(self.keys) <= 8
-        if not (self.plain and self.ordered and short and all(self._constant)):
+        slow = f"{emitter.constant(self.holds, 'same_keys')}({names[0]})"
+        if not (self.plain and all(self._constant)):
             return slow
-        # The very same key objects are the common case, and need no comparison.
-        parts = [f"{name}_{i}" for i in range(len(self.keys))]
-        same = " and ".join(
-            f"{part} is {emitter.constant(key, f'key_{key}')}"
-            for part, key in zip(parts, self.keys, strict=True)
-        )
-        emitter.statement(f"{', '.join(parts)}, = {name} if type({name}) is dict else ()")
-        return f"({same} or {slow})"
+        return same_members(names[0], dict, self.keys, slow, emitter)
 
-    def _same_keys(self, value: object) -> bool:
+    def pattern(self) -> tuple[str, Any] | None:
+        common = self.plain and all(self._constant) and 0 < len(self.keys) <= 16
+        return ("keys", tuple(self.keys)) if common else None
+
+    def holds(self, value: object) -> bool:
+        """Tell whether one value has these keys."""
+        if self.plain and type(value) is not dict:
+            return False
         found = dict_keys(value)
         if found is None or len(found) != len(self.keys):
             return False
-        if self.plain and type(value) is not dict:
-            return False
+        if self.ordered and self._texts and {id(type(key)) for key in found} == {id(str)}:
+            return found == self.keys
         wanted = self._wanted()
         if wanted is None:
             return False
@@ -140,6 +130,28 @@ class KeysCheck(OneSourceCheck):
         return {"keys": list(self.keys), "ordered": self.ordered, "plain": self.plain}
 
 
+def same_members(name: str, cls: type, members: Sequence[Any], slow: str, emitter: Emitter) -> str:
+    """Write the test that a container of exactly this class holds these objects, in this order.
+
+    The very same objects are the common case, and need no comparison; ``slow`` is for the others.
+    Statements may refuse a container of another class or length, so put them first.
+    """
+    kind = emitter.constant(cls, f"type_{cls.__name__}")
+    if not members:
+        return f"type({name}) is {kind} and not {name}"
+    if len(members) > 8:
+        emitter.statement(f"found = (*{name},) if type({name}) is {kind} else ()")
+        same = emitter.same_objects(tuple(members), "members", "found")
+        return f"len(found) == {len(members)} and ({same} or {slow})"
+    parts = [f"{name}_{number}" for number in range(len(members))]
+    same = " and ".join(
+        f"{part} is {emitter.constant(member, f'member_{spell(member, 20)}')}"
+        for part, member in zip(parts, members, strict=True)
+    )
+    emitter.statement(f"{', '.join(parts)}, = {name} if type({name}) is {kind} else ()")
+    return f"({same} or {slow})"
+
+
 def dict_keys(value: object) -> list[Any] | None:
     """Give the keys of a dict, or of a subclass that iterates as its base does."""
     walk: Any = _fetch.class_attribute(type(value), "__iter__")
@@ -159,10 +171,12 @@ class SetCheck(OneSourceCheck):
                 "it takes a set or frozenset of constants"
             )
         self.value = snapshot(value)
+        self._in_order = tuple(map(snapshot, value))  # a copy may be in another order
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         same = emitter.constant(same_constant, "same_constant")
-        return f"{same}({names[0]}, {emitter.constant(self.value, 'members')})"
+        slow = f"{same}({names[0]}, {emitter.constant(self.value, 'expected')})"
+        return same_members(names[0], type(self.value), self._in_order, slow, emitter)
 
     def expected(self) -> str:
         return spell(self.value)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 import weakref
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from guards._class_names import find_class, importable_name
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
     from guards._value_sources import ValueSource
 
 __all__ = ["AbsentValueError", "Emitter", "is_heap_type"]
+
+# A global costs more to read than a local; from so many reads on it pays to make one of it.
+_OFTEN = 4
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_BUILTINS = {"type": type, "len": len, "id": id}
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made at run time, which may die
 _type_flags = type.__dict__["__flags__"].__get__
@@ -224,6 +232,15 @@ class Emitter:
         name = self.constant(value, hint)
         self._names[id(owner)] = (name, owner)
         return name
+
+    def used_often(self, body: str) -> list[str]:
+        """Write the lines that make locals of the constants which ``body`` reads often."""
+        counts = Counter(_WORD.findall(body))
+        names = dict.fromkeys([*_BUILTINS, *(name for name, _ in self._names.values())])
+        often = [n for n in names if counts[n] >= _OFTEN and not keyword.iskeyword(n)]
+        for name in often:
+            self.namespace[f"the_{name}"] = _BUILTINS.get(name) or self.namespace[name]
+        return [f"{name} = the_{name}" for name in often]
 
     def statement(self, line: str) -> None:
         """Put a line in front of the condition that is being written."""

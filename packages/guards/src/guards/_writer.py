@@ -1,13 +1,15 @@
 """Write the Python of a check function: each source fetched once, each check one line.
 
-Two things make it fast. Values that lie side by side, in one dict or one module, are fetched
-together, and checks of one kind on many values are made together, by comparing addresses.
+Values that lie side by side, in one dict or one module, are fetched together, and checks of one
+kind on many values are made together, by comparing addresses. A value that one check alone is about
+is fetched in the middle of that check.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from guards._checks import Check, TypeCheck
 from guards._constants import same_constant
 from guards._emit import AbsentValueError, Emitter
 from guards._fetch import Absent
+from guards._plan import Group, plan
 from guards._source import Source
 from guards._tensor_checks import TensorCheck
 from guards._value_sources import ChainedValueSource, ValueSource
@@ -27,19 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer"]
 
-# From so many values on it pays to check them together.
-_WORTH_IT = {
-    "tensors": 2,
-    "identity": 8,
-    "type": 256,
-    "constant": 24,
-    "immutable": 24,
-    "length": 16,
-}
-
-
-# Fewer than this are fetched one by one, and checked with those of other tables.
-_WORTH_A_TABLE = 8
+# A condition that begins like this reads ``v`` there first, unless something in it is put off.
+_READS_FIRST = ("v is ", "(v is ", "type(v) is ", "(type(v) is ", "id(v) == ", "id(type(v)) == ")
+_PUTS_OFF = re.compile(r"\b(?:if|for|lambda)\b|:=")
+_V = re.compile(r"\bv\b")
 
 
 class Writer:
@@ -56,20 +50,22 @@ class Writer:
         self._variables: dict[Source, str] = {}
         self._tables: dict[tuple[Source | None, str], str] = {}
         self._bases: set[Source] = set()
+        self._uses: Counter[Source] = Counter()
         self._lines: list[str] = []
         self._tensors_seen: Counter[int] = Counter()
 
     def write(self, checks: Sequence[Check]) -> str:
         """Give the definition of the function ``check``."""
         self._survey(checks)
-        alone, groups = self._plan(checks)
+        alone, groups = plan(checks, self._bases.__contains__, self._place_of, self._turn_of_tensor)
         for check in alone:
             self._write_alone(check)
         for group in groups:
             getattr(self, f"_write_{group.kind}")(group, self._values(group))
         body = "\n        ".join(self._lines) or "pass"
+        often = "".join(f"    {line}\n" for line in self.emitter.used_often(body))
         return (
-            "def check(L):\n"
+            f"def check(L):\n{often}"
             "    try:\n"
             f"        {body}\n"
             "    except Exception:\n"
@@ -77,64 +73,26 @@ class Writer:
             "    return True\n"
         )
 
-    def _plan(self, checks: Sequence[Check]) -> tuple[list[Check], list[_Group]]:
-        """Sort the checks into those that are made alone and those that are made together.
-
-        Together go checks of one kind on values without parts to check: best on values of one
-        table, which are fetched together too, or else on values from anywhere.
-        """
-        alone: list[Check] = []
-        by_table: dict[Any, _Group] = {}
-        for check in checks:
-            pattern = check.pattern()
-            if pattern is None or (check.sources[0] in self._bases and pattern[0] != "tensors"):
-                alone.append(check)
-                continue
-            kind, expected = pattern
-            place = self._place_of(check.sources[0])
-            turn = self._turn(check) if kind == "tensors" else 0
-            key = (kind, turn, *((None, None) if place is None else place[:2]))
-            group = by_table.setdefault(key, _Group(kind, place is not None))
-            group.members.append((check, check.sources[0], expected))
-        scattered: dict[tuple[str, int], _Group] = {}
-        groups: list[_Group] = []
-        for (kind, turn, *_), group in by_table.items():
-            if group.one_table and len(group.members) >= max(_WORTH_IT[kind], _WORTH_A_TABLE):
-                groups.append(group)
-            else:
-                rest = scattered.setdefault((kind, turn), _Group(kind, False))
-                rest.members += group.members
-        for group in scattered.values():
-            if len(group.members) >= _WORTH_IT[group.kind]:
-                groups.append(group)
-            else:
-                alone += [check for check, _, _ in group.members]
-        order = {id(check): number for number, check in enumerate(checks)}
-        alone.sort(key=lambda check: order[id(check)])
-        return alone, groups
-
     def _place_of(self, source: ValueSource) -> tuple[Source | None, str, Any] | None:
         if source in self._bases:
             return None
         place = source.table(self._example_of_base(source))
         return None if place is None else (_base_of(source), *place)
 
-    def _turn(self, check: Check) -> int:
-        # Torch's check of many tensors takes each tensor once, so a second check of one and the
-        # same tensor goes into another call.
-        tensor = id(self._builder.lookup(check.sources[0]))
+    def _turn_of_tensor(self, source: ValueSource) -> int:
+        tensor = id(self._builder.lookup(source))
         self._tensors_seen[tensor] += 1
         return self._tensors_seen[tensor]
 
-    def _values(self, group: _Group) -> str:
+    def _values(self, group: Group) -> str:
         """Write the tuple of a group's values."""
         if not group.one_table:
-            return f"({', '.join(self._variable(s) for _, s, _ in group.members)},)"
-        first = group.members[0][1]
+            return f"({', '.join(self._value(m.source) for m in group.members)},)"
+        first = group.members[0].source
         base, example = _base_of(first), self._example_of_base(first)
         variable = "" if base is None else self._variable(base)  # type: ignore[arg-type]
         kind = first.table(example)[0]  # type: ignore[index]
-        keys = [source.table(example)[1] for _, source, _ in group.members]  # type: ignore[index]
+        keys = [member.source.table(example)[1] for member in group.members]  # type: ignore[index]
         get = self.emitter.constant(operator.itemgetter(*keys), f"get_{len(keys)}_items")
         return f"{get}({self._table(base, variable, kind, example)})"
 
@@ -148,6 +106,7 @@ class Writer:
         seen: set[Source] = set()
         for check in checks:
             for source in check.sources:
+                self._uses[source] += 1
                 link: Source = source
                 while link not in seen and isinstance(link, ChainedValueSource):
                     seen.add(link)
@@ -175,16 +134,30 @@ class Writer:
         return name
 
     def _fetch(self, source: ValueSource) -> None:
+        code = self._code_of(source)
+        self._lines.append(f"{self._new_variable(source)} = {code}")
+
+    def _code_of(self, source: ValueSource) -> str:
+        """Write how to fetch a value whose base has been fetched."""
         example = self._example_of_base(source)
         base = "" if _base_of(source) is None else self._variables[_base_of(source)]  # type: ignore[index]
         place = source.table(example)
         if place is None:
-            code = source.emit(base, self.emitter, example)
-            self._lines.append(f"{self._new_variable(source)} = {code}")
-            return
+            return source.emit(base, self.emitter, example)
         kind, key = place
-        table = self._table(_base_of(source), base, kind, example)
-        self._lines.append(f"{self._new_variable(source)} = {table}[{key!r}]")
+        return f"{self._table(_base_of(source), base, kind, example)}[{key!r}]"
+
+    def _used_once(self, source: ValueSource) -> bool:
+        return self._uses[source] == 1 and source not in self._bases
+
+    def _value(self, source: ValueSource) -> str:
+        """Write the value: its variable, or how to fetch what is used in one place only."""
+        if not self._used_once(source):
+            return self._variable(source)
+        base = _base_of(source)
+        if base is not None:
+            self._variable(base)  # type: ignore[arg-type]
+        return self._code_of(source)
 
     def _table(self, owner: Source | None, base: str, kind: str, example: Any) -> str:
         if owner is None:
@@ -209,11 +182,16 @@ class Writer:
             code = f"{base}.{kind} if {emitter.is_type(base, cls)} else {slow}"
         name = self._tables[owner, kind] = f"{base}_{kind.strip('_')}"
         self._lines.append(f"{name} = {code}")
+        if kind in ("_parameters", "_buffers", "_modules"):
+            self._refuse_unless(emitter.is_type(name, dict))
         return name
 
     # ── checking ────────────────────────────────────────────────────────────────────────────────
 
     def _write_alone(self, check: Check) -> None:
+        if len(check.sources) == 1 and self._used_once(check.sources[0]):
+            self._write_in_passing(check, self._value(check.sources[0]))
+            return
         names = [self._variable(source) for source in check.sources]
         condition = check.condition(names, self.emitter)
         self._lines += self.emitter.take_statements()
@@ -224,81 +202,90 @@ class Writer:
             if cls is not None:
                 self.emitter.prove_type(names[0], cls)
 
-    def _write_identity(self, group: _Group, values: str) -> None:
-        self._lines.append(f"values = {values}")
-        self._refuse_unless(self.emitter.same_objects(group.expected(), "objects"))
+    def _write_in_passing(self, check: Check, value: str) -> None:
+        """Write a check of a value that nothing else is about; ``v`` names it, if need be."""
+        condition = check.condition(["v"], self.emitter)
+        statements = self.emitter.take_statements()
+        plain = condition.startswith(_READS_FIRST) and not _PUTS_OFF.search(condition)
+        if statements or not plain:
+            self._lines += [f"v = {value}", *statements]
+            if condition != "True":
+                self._refuse_unless(condition)
+            return
+        if len(_V.findall(condition)) > 1:
+            value = f"v := {value}" if "(v) " in condition[:12] else f"(v := {value})"
+        self._refuse_unless(_V.sub(lambda _: value, condition, 1))
 
-    def _write_type(self, group: _Group, values: str) -> None:
+    def _write_same(self, group: Group, values: str) -> None:
+        emitter = self.emitter
+        objects = group.expected("identity", "single")
+        scalars = group.expected("constant")
+        others = group.expected("immutable")
+        self._lines.append(f"values = {values}")
+        same = emitter.same_objects(group.expected(), "objects")
+        if not scalars and not others:
+            self._refuse_unless(same)
+            return
+        # Constants are most often the very same objects; else they are compared by value.
+        self._lines.append(f"if not ({same}):")
+        within = len(self._lines)
+        if objects:
+            self._lines.append(f"same = values[:{len(objects)}]")
+            self._refuse_unless(emitter.same_objects(objects, "objects", "same"))
+        if scalars:
+            end = len(objects) + len(scalars)
+            self._lines.append(f"equal = values[{len(objects)}:{end}]")
+            self._lines.append("types = (*map(type, equal),)")
+            known = emitter.same_objects(tuple(map(type, scalars)), "constant_types", "types")
+            self._refuse_unless(f"{known} and equal == {emitter.constant(scalars, 'expected')}")
+        if others:
+            equal = emitter.constant(same_constant, "same_constant")
+            rest = f"values[{len(group.members) - len(others)}:]"
+            expected = emitter.constant(others, "expected")
+            self._refuse_unless(f"all(map({equal}, {rest}, {expected}))")
+        self._lines[within:] = [f"    {line}" for line in self._lines[within:]]
+
+    def _write_type(self, group: Group, values: str) -> None:
         self._lines.append(f"types = (*map(type, {values}),)")
         self._refuse_unless(self.emitter.same_objects(group.expected(), "known_types", "types"))
 
-    def _write_constant(self, group: _Group, values: str) -> None:
+    def _write_keys(self, group: Group, values: str) -> None:
         emitter = self.emitter
-        wanted = group.expected()
-        self._lines.append(f"values = {values}")
-        expected = emitter.constant(wanted, "expected")
-        self._lines.append(f"if not ({emitter.same_objects(wanted, 'constants')}):")
-        self._lines.append("    types = (*map(type, values),)")
-        same_types = emitter.same_objects(tuple(map(type, wanted)), "constant_types", "types")
-        self._lines.append(f"    if not ({same_types} and values == {expected}): return False")
-
-    def _write_immutable(self, group: _Group, values: str) -> None:
-        emitter = self.emitter
-        wanted = group.expected()
-        self._lines.append(f"values = {values}")
-        same = emitter.same_objects(wanted, "constants")
-        expected = emitter.constant(wanted, "expected")
-        equal = f"all(map({emitter.constant(same_constant, 'same_constant')}, values, {expected}))"
-        self._refuse_unless(f"{same} or {equal}")
-
-    def _write_length(self, group: _Group, values: str) -> None:
-        emitter = self.emitter
-        kinds = tuple(cls for cls, _ in group.expected())
-        lengths = tuple(length for _, length in group.expected())
+        # All first keys, all second keys, and so on; an error where a dict has more or fewer.
+        columns = tuple(zip(*group.expected(), strict=True))
+        names = [f"keys_{number}" for number in range(len(columns))]
         self._lines += [f"values = {values}", "types = (*map(type, values),)"]
-        same_types = emitter.same_objects(kinds, "known_types", "types")
-        expected = emitter.constant(lengths, "lengths")
-        checks = [check for check, _, _ in group.members]
-        apart = emitter.constant(functools.partial(_have_lengths, checks), "have_lengths")
-        # Together where all are of the classes they were; ``len`` runs none of their code then.
-        together = f"({same_types} and (*map(len, values),) == {expected})"
-        self._refuse_unless(f"{together} or {apart}(values)")
+        self._refuse_unless(
+            emitter.same_objects((dict,) * len(group.members), "known_types", "types")
+        )
+        self._lines.append(f"{', '.join(names)}, = zip(*values, strict=True)")
+        tests = [
+            emitter.same_objects(column, "known_keys", name)
+            for name, column in zip(names, columns, strict=True)
+        ]
+        checks = [member.check for member in group.members]
+        apart = emitter.constant(functools.partial(_hold_each, checks), "have_keys")
+        self._refuse_unless(f"{' and '.join(tests)} or {apart}(values)")
 
-    def _write_tensors(self, group: _Group, values: str) -> None:
+    def _write_tensors(self, group: Group, values: str) -> None:
         emitter = self.emitter
-        checks = [check for check, _, _ in group.members]
-        tensors = [self._builder.lookup(source) for _, source, _ in group.members]
+        checks = [member.check for member in group.members]
+        tensors = [self._builder.lookup(member.source) for member in group.members]
         emitter.keep_watching(type(tensor) for tensor in tensors)
         guards = private.tensor_guards(
             tensors, [c.sizes for c in checks], [c.strides for c in checks]
         )
         together = emitter.constant(guards.check, "tensors_check")
         apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
-        if group.one_table:
-            self._lines.append(f"values = {values}")
-            values = "*values"
-        else:
-            values = values.strip("(),")
-        self._refuse_unless(f"{together}({values}) or {apart}({values})")
-
-
-class _Group:
-    """Checks of one kind that are made together; ``one_table`` where their values lie in one."""
-
-    def __init__(self, kind: str, one_table: bool) -> None:
-        self.kind = kind
-        self.one_table = one_table
-        self.members: list[tuple[Any, ValueSource, Any]] = []
-
-    def expected(self) -> tuple[Any, ...]:
-        return tuple(expected for _, _, expected in self.members)
+        self._lines.append(f"values = {values}")
+        self._refuse_unless(f"{together}(*values) or {apart}(*values)")
 
 
 def _base_of(source: Source) -> Source | None:
     return source.base if isinstance(source, ChainedValueSource) else None
 
 
-def _have_lengths(checks: Sequence[Any], values: Sequence[object]) -> bool:
+def _hold_each(checks: Sequence[Any], values: Sequence[object]) -> bool:
     return all(check.holds(value) for check, value in zip(checks, values, strict=True))
 
 

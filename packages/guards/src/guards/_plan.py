@@ -1,0 +1,143 @@
+"""Plan a check function: which checks are made alone, and which together in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from guards._checks import Check
+from guards._emit import is_kept_anyway
+from guards._source import Source
+from guards._value_sources import ValueSource
+
+__all__ = ["Group", "plan"]
+
+# Checking values together has a price for the group, and saves something for each value: what a
+# group is worth, in nanoseconds, so that one of less than nothing is not made.
+_PRICE = {"tensors": 60, "same": 170, "type": 300, "keys": 800}
+_SAVES = {
+    "tensors": 40,
+    "identity": 28,
+    "single": 8,
+    "constant": 9,
+    "immutable": 9,
+    "type": 2,
+    "type made at run time": 14,
+    "keys": 20,
+}
+_GROUP_OF = {
+    "identity": "same",
+    "single": "same",
+    "constant": "same",
+    "immutable": "same",
+    "type made at run time": "type",
+}
+
+# Fetching values of one table together is worth while from so many on; fewer are checked with
+# those of other tables.
+_WORTH_A_TABLE = 8
+_WORTH_A_TABLE_OF_TENSORS = 5
+
+# Torch's check of many tensors keeps them in a table of its own, which grows at each power of two:
+# a few tensors more than that cost less in a call of their own.
+_FULL = {**dict.fromkeys(range(9, 13), 8), **dict.fromkeys(range(17, 25), 16)}
+
+Place = tuple["Source | None", str, Any]
+
+
+class Member(NamedTuple):
+    """A check of a group: its pattern's kind, where its value comes from, what it expects."""
+
+    kind: str
+    check: Any
+    source: ValueSource
+    expected: Any
+
+
+class Group:
+    """Checks that are made together; ``one_table`` where their values lie in one."""
+
+    def __init__(self, kind: str, one_table: bool) -> None:
+        self.kind = kind
+        self.one_table = one_table
+        self.members: list[Member] = []
+
+    def expected(self, *kinds: str) -> tuple[Any, ...]:
+        """Give what the checks expect, each in its place; only of some kinds, if need be."""
+        return tuple(m.expected for m in self.members if not kinds or m.kind in kinds)
+
+    def is_worth_it(self) -> bool:
+        """Tell whether checking them together costs less than checking each alone."""
+        return sum(_SAVES[m.kind] for m in self.members) > _PRICE[self.kind]
+
+    def parts(self) -> list[Group]:
+        """Divide the group into those that are best made in one call each."""
+        full = _FULL.get(len(self.members)) if self.kind == "tensors" else None
+        if full is None:
+            return [self]
+        parts = []
+        for members in (self.members[:full], self.members[full:]):
+            part = Group(self.kind, self.one_table and len(members) > 1)
+            part.members = members
+            parts.append(part)
+        return parts
+
+    def sort(self) -> None:
+        """Bring together what is compared in the same way."""
+        self.members.sort(key=lambda m: (*_SAVES,).index(m.kind))
+
+
+def plan(
+    checks: Sequence[Check],
+    is_base: Callable[[Source], bool],
+    place_of: Callable[[ValueSource], Place | None],
+    turn_of: Callable[[ValueSource], int],
+) -> tuple[list[Check], list[Group]]:
+    """Sort the checks into those that are made alone and those that are made together.
+
+    Together go checks of one kind on values without parts to check: best on values of one table,
+    which are fetched together too, or else on values from anywhere.
+
+    ``turn_of`` counts how often a tensor has come up: torch's check of many takes each tensor
+    once, so a second check of one and the same tensor goes into another call.
+    """
+    alone: list[Check] = []
+    by_table: dict[Any, Group] = {}
+    for check in checks:
+        pattern = check.pattern()
+        if pattern is None or (pattern[0] != "tensors" and is_base(check.sources[0])):
+            alone.append(check)
+            continue
+        kind, expected = pattern
+        if kind == "identity" and is_kept_anyway(expected):
+            kind = "single"
+        elif kind == "type" and not is_kept_anyway(expected):
+            kind = "type made at run time"
+        source = check.sources[0]
+        place = place_of(source)
+        turn = turn_of(source) if kind == "tensors" else 0
+        group_kind = _GROUP_OF.get(kind, kind)
+        if kind == "keys":
+            turn = len(expected)
+        key = (group_kind, turn, *((None, None) if place is None else place[:2]))
+        group = by_table.setdefault(key, Group(group_kind, place is not None))
+        group.members.append(Member(kind, check, source, expected))
+    scattered: dict[tuple[str, int], Group] = {}
+    groups: list[Group] = []
+    for (kind, turn, *_), group in by_table.items():
+        table = _WORTH_A_TABLE_OF_TENSORS if kind == "tensors" else _WORTH_A_TABLE
+        if group.one_table and len(group.members) >= table and group.is_worth_it():
+            groups += group.parts()
+        else:
+            rest = scattered.setdefault((kind, turn), Group(kind, False))
+            rest.members += group.members
+    for group in scattered.values():
+        if group.is_worth_it():
+            groups += group.parts()
+        else:
+            alone += [member.check for member in group.members]
+    for group in groups:
+        group.sort()
+    order = {id(check): number for number, check in enumerate(checks)}
+    alone.sort(key=lambda check: order[id(check)])
+    return alone, groups
