@@ -5,32 +5,43 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from subclass_utils import LayoutError, LoggingTensor
 
 PREPARE = """
-import numpy, torch
+import copy, numpy, pickle, torch
 from dispatch_core import no_dispatch
 from subclass_utils import LoggingTensor
-w = LoggingTensor(torch.ones(3))
+from tests.subclass_utils.wrappers import Measured, Requantised
+w = {wrapper}
 plain = torch.ones(3)
 module = torch.nn.Linear(2, 2)
 module.weight = torch.nn.Parameter(LoggingTensor(module.weight.detach()))
 """
 
+# Each kind of wrapper, and where its memory is.
+KINDS = {
+    "transparent": ("LoggingTensor(torch.ones(3))", "elem"),
+    "nested": ("Measured(LoggingTensor(torch.ones(3)))", "elem"),
+    "to_plain": ("Requantised.from_plain(torch.ones(3))", "numbers"),
+    "view of to_plain": ("Requantised.from_plain(torch.ones(3, 2))[:, 0]", "to_plain()"),
+}
 ATTEMPTS = {
     "share_memory_": ("w.share_memory_()", "share_memory_"),
-    "from_dlpack": ("torch.from_dlpack(w)", "from_dlpack"),
-    "numpy.from_dlpack": ("numpy.from_dlpack(w)", "from_dlpack"),
-    "apply_": ("w.apply_(lambda x: x)", "elem.apply_"),
-    "map_": ("w.map_(plain, lambda x, y: x)", "elem.map_"),
-    "map2_": ("w.map2_(plain, plain, lambda x, y, z: x)", "elem.map2_"),
-    "numpy": ("w.numpy()", "to_plain"),
-    "numpy force": ("w.numpy(force=True)", "to_plain"),
-    "asarray": ("numpy.asarray(w)", "to_plain"),
-    "tolist": ("w.tolist()", "to_plain"),
-    "data_ptr": ("w.data_ptr()", "elem.data_ptr"),
-    "storage": ("w.storage()", "elem.untyped_storage"),
+    "from_dlpack": ("torch.from_dlpack(w)", "torch.from_dlpack(tensor.to_plain())"),
+    "numpy.from_dlpack": ("numpy.from_dlpack(w)", "torch.from_dlpack(tensor.to_plain())"),
+    "apply_": ("w.apply_(lambda x: x)", "{inner}.apply_"),
+    "map_": ("w.map_(plain, lambda x, y: x)", "{inner}.map_"),
+    "map2_": ("w.map2_(plain, plain, lambda x, y, z: x)", "{inner}.map2_"),
+    "numpy": ("w.numpy()", "to_plain().numpy()"),
+    "numpy force": ("w.numpy(force=True)", "to_plain().numpy()"),
+    "asarray": ("numpy.asarray(w)", "to_plain().numpy()"),
+    "tolist": ("w.tolist()", "to_plain().tolist()"),
+    "data_ptr": ("w.data_ptr()", "{inner}.data_ptr()"),
+    "storage": ("w.storage()", "{inner}.untyped_storage()"),
     "Module.share_memory": ("module.share_memory()", "share_memory_"),
     "no_dispatch read": ("with no_dispatch(): w + 1", "memory"),
     "no_dispatch write": ("with no_dispatch(): w.add_(1)", "memory"),
@@ -38,7 +49,29 @@ ATTEMPTS = {
     "no_dispatch view": ("with no_dispatch(): w[1:].sum()", "memory"),
     "no_dispatch list": ("with no_dispatch(): torch.cat([plain, w])", "memory"),
     "torch.tensor": ("torch.tensor([w[0], w[1]])", ""),
+    **{
+        f"untyped_storage {attempt}": (code, "{inner}.untyped_storage()")
+        for attempt, code in {
+            "data_ptr": "w.untyped_storage().data_ptr()",
+            "share_memory_": "w.untyped_storage().share_memory_()",
+            "tolist": "w.untyped_storage().tolist()",
+            "item": "w.untyped_storage()[0]",
+            "set item": "w.untyped_storage()[0] = 1",
+            "bytes": "bytes(w.untyped_storage())",
+            "clone": "w.untyped_storage().clone()",
+            "copy_": "w.untyped_storage().copy_(w.untyped_storage())",
+            "fill_": "w.untyped_storage().fill_(0)",
+            "resize_": "w.untyped_storage().resize_(100)",
+            "cpu": "w.untyped_storage().cpu()",
+            "float": "w.untyped_storage().float()",
+            "deepcopy": "copy.deepcopy(w.untyped_storage())",
+            "pickle": "pickle.dumps(w.untyped_storage())",
+        }.items()
+    },
 }
+# A view of a wrapper that stands for a plain value gives its values.
+ANSWERED = {("view of to_plain", "tolist")}
+CASES = [(kind, attempt) for kind in KINDS for attempt in ATTEMPTS]
 
 RUN = """
 for name, (code, _) in ATTEMPTS.items():
@@ -57,13 +90,13 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
 
 
-@pytest.fixture(scope="module")
-def answers() -> dict[str, tuple[str, str]]:
+def answers_of(wrapper: str) -> dict[str, tuple[str, str]]:
     """Try everything in one process; where it dies, go on behind that in another."""
     found: dict[str, tuple[str, str]] = {}
+    prepare = PREPARE.format(wrapper=wrapper)
     while len(found) < len(ATTEMPTS):
         rest = {name: attempt for name, attempt in ATTEMPTS.items() if name not in found}
-        done = run(f"{PREPARE}\nATTEMPTS = {rest!r}\n{RUN}")
+        done = run(f"{prepare}\nATTEMPTS = {rest!r}\n{RUN}")
         lines = [line.split("|", 2) for line in done.stdout.splitlines() if line.count("|") >= 2]
         found.update({name: (kind, text) for name, kind, text in lines})
         if done.returncode:
@@ -74,14 +107,50 @@ def answers() -> dict[str, tuple[str, str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def answers() -> dict[str, dict[str, tuple[str, str]]]:
+    return {kind: answers_of(wrapper) for kind, (wrapper, _) in KINDS.items()}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("attempt", ATTEMPTS)
+@pytest.mark.parametrize(("kind", "attempt"), CASES)
 def test_attempt_raises_and_names_the_way_out(
-    attempt: str, answers: dict[str, tuple[str, str]]
+    kind: str, attempt: str, answers: dict[str, dict[str, tuple[str, str]]]
 ) -> None:
-    kind, text = answers[attempt]
-    if attempt == "torch.tensor":  # torch's own error, before anybody can be asked
-        assert kind == "RuntimeError"
+    error, text = answers[kind][attempt]
+    if (kind, attempt) in ANSWERED:
+        assert error == "nothing raised"
         return
-    assert kind in ("MemorylessError", "TypeError" if "dlpack" in attempt else "MemorylessError")
-    assert ATTEMPTS[attempt][1] in text
+    if attempt == "torch.tensor":  # torch's own error, before anybody can be asked
+        assert error == "RuntimeError"
+        return
+    assert error in ("MemorylessError", "TypeError" if "dlpack" in attempt else "MemorylessError")
+    assert ATTEMPTS[attempt][1].format(inner=KINDS[kind][1]) in text
+
+
+def test_storages_tell_who_shares_memory() -> None:
+    x, other = LoggingTensor(torch.ones(3)), LoggingTensor(torch.ones(3))
+    storage, of_view = x.untyped_storage(), x[1:].untyped_storage()
+    assert isinstance(storage, torch.UntypedStorage)
+    assert storage._cdata == of_view._cdata != other.untyped_storage()._cdata
+    assert storage.nbytes() == 12
+    assert repr(storage) == "<NoStorage of a LoggingTensor>"
+
+
+NESTED: dict[str, Any] = {
+    "strided": lambda x: torch.nested.nested_tensor([x, x]),
+    "jagged": lambda x: torch.nested.nested_tensor([x, x], layout=torch.jagged),
+    "as strided": lambda x: torch.nested.as_nested_tensor([x, x]),
+    "as jagged": lambda x: torch.nested.as_nested_tensor([x, x], layout=torch.jagged),
+    "constructor": lambda x: LoggingTensor(torch.nested.nested_tensor([x.elem, x.elem])),
+    "masked": lambda x: torch._nested_tensor_from_mask(
+        x.view(1, 3, 1), LoggingTensor(torch.ones(1, 3) > 0)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+@pytest.mark.parametrize("kind", NESTED)
+def test_nested_tensor_cannot_be_wrapped(kind: str) -> None:
+    with pytest.raises(LayoutError, match=r"a nested tensor has no size.*tensor.elem"):
+        NESTED[kind](LoggingTensor(torch.ones(3)))

@@ -146,6 +146,19 @@ def test_plain_tensor_written_at_wrapped_indices_reaches_the_handler_once() -> N
     assert x.tolist() == [1.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    "x", [metre(3), scaled(1.0, 2.0, 3.0), ScaledOnPlain.from_plain(torch.ones(3))]
+)
+def test_legacy_constructor_gives_an_alias(x: Any) -> None:
+    y: Any = torch.Tensor(x)
+    assert type(y) is type(x)
+    assert [type(getattr(y, name)) for name in y.inner_tensors] == [torch.Tensor] * len(
+        y.inner_tensors
+    )
+    assert torch.equal(y.to_plain(), x.to_plain())
+    assert torch._C._is_alias_of(x, y)  # type: ignore[attr-defined]
+
+
 # ── handlers ────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -12,6 +12,7 @@ from subclass_utils import _rebuild, _sibling  # noqa: F401  (for loading; to re
 from subclass_utils._errors import (
     CopyError,
     DeclarationError,
+    LayoutError,
     MemorylessError,
     MixingError,
     ResizeError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CopyError",
     "DeclarationError",
+    "LayoutError",
     "LoggingTensor",
     "MemorylessError",
     "MixingError",

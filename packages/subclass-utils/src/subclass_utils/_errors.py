@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CopyError",
     "DeclarationError",
+    "LayoutError",
     "MemorylessError",
     "MixingError",
     "ResizeError",
@@ -22,6 +23,14 @@ class DeclarationError(SubclassError, RuntimeError):
 
     Fields: `cls`, the class.
     """
+
+    def __init__(self, message: str, *, cls: type) -> None:
+        super().__init__(message)
+        self.cls = cls
+
+
+class LayoutError(SubclassError, RuntimeError):
+    """A tensor whose layout no outside can have, such as a nested one. Fields: `cls`."""
 
     def __init__(self, message: str, *, cls: type) -> None:
         super().__init__(message)

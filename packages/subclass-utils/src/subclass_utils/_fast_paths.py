@@ -130,6 +130,8 @@ def _source(cls: type[Any], op: Any, general: Transparent) -> str | None:
     roles = general.roles
     if not general.name.startswith("aten::") or general.asks or general.resizes:
         return None
+    if "nested" in general.name:  # an outside cannot be made, and the general way says so
+        return None
     for position, argument in enumerate(roles.arguments):
         if argument.position != position or argument.is_list:
             return None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
+
+import torch
 
 from subclass_utils._errors import MemorylessError
 
@@ -11,8 +14,9 @@ __all__ = ["NoMemory"]
 
 def _refuse(wrapper: Any, method: str, reason: str, remedy: str) -> NoReturn:
     cls = type(wrapper)
-    inner = cls.inner_tensors[0]
-    remedy = remedy.format(inner=f"tensor.{inner}", plain="tensor.to_plain()")
+    plain = "tensor.to_plain()"
+    inner = plain if cls._is_part else f"tensor.{cls.inner_tensors[0]}"
+    remedy = remedy.format(inner=inner, plain=plain)
     raise MemorylessError(
         f"{cls.__qualname__}.{method}: {reason}. {remedy}", method=method, cls=cls
     )
@@ -22,6 +26,47 @@ _WRAPS = "a wrapper has no memory of its own, only its inner tensors have"
 _UNSUPPORTED = (
     ".{}() is not supported for tensor subclasses, which hold their data in inner tensors"
 )
+
+
+class NoStorage(torch.UntypedStorage):
+    """The storage of a wrapper's outside: it tells what shares memory, and holds none.
+
+    Everything that would read, write or share its bytes raises MemorylessError.
+    """
+
+    _wrapper_class: type[Any]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of a {self._wrapper_class.__qualname__}>"
+
+    __str__ = __repr__
+
+
+def _refusal(method: str) -> Callable[..., NoReturn]:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise: ask the storage of an inner tensor."""
+        cls = self._wrapper_class
+        inner = "to_plain()" if cls._is_part else cls.inner_tensors[0]
+        raise MemorylessError(
+            f"{cls.__qualname__}.untyped_storage().{method}: {_WRAPS}. "
+            f"Use tensor.{inner}.untyped_storage().",
+            method=f"untyped_storage().{method}",
+            cls=cls,
+        )
+
+    return refuse
+
+
+_READS = """
+    __copy__ __deepcopy__ __getitem__ __iter__ __reduce__ __reduce_ex__ __setitem__ _byteswap
+    _get_filename _set_from_file _share_fd_cpu_ _share_filename_cpu_ _shared_decref _shared_incref
+    _write_file bfloat16 bool byte byteswap char clone complex_double complex_float copy_ cpu cuda
+    data_ptr double fill_ float float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz half hpu
+    int long pin_memory resize_ share_memory_ short to tolist type untyped
+"""
+for _name in _READS.split():
+    if hasattr(torch.UntypedStorage, _name):
+        setattr(NoStorage, _name, _refusal(_name))
 
 
 class NoMemory:
@@ -42,6 +87,15 @@ class NoMemory:
     def storage(self) -> NoReturn:
         """Raise: ask an inner tensor."""
         _refuse(self, "storage", _WRAPS, "Use {inner}.untyped_storage().")
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """Give a storage that can be compared with others, but neither read nor written."""
+        storage = torch.Tensor.untyped_storage(self)  # type: ignore[arg-type]
+        if type(storage) is torch.UntypedStorage:
+            made: Any = storage
+            made.__class__ = NoStorage
+            made._wrapper_class = type(self)
+        return storage
 
     def data_ptr(self) -> NoReturn:
         """Raise: ask an inner tensor."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from subclass_utils._errors import LayoutError
 from subclass_utils._torch_private import (
     WRAPPER_KEYS,
     inference_mode,
@@ -89,6 +90,13 @@ def outside_like(cls: type[Any], inner: torch.Tensor, requires_grad: bool = Fals
 
 
 def _outside(cls: type[Any], inner: torch.Tensor, requires_grad: bool) -> Any:
+    if inner.is_nested:
+        raise LayoutError(
+            f"{cls.__qualname__}: a nested tensor has no size that an outside could have, so it "
+            "cannot be wrapped. Nest what is inside (torch.nested.nested_tensor of "
+            f"tensor.{cls.inner_tensors[0]}), or pad (torch.nn.utils.rnn.pad_sequence).",
+            cls=cls,
+        )
     layout = inner.layout
     strided = layout is torch.strided
     outer = new_outside(

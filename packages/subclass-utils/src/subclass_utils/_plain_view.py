@@ -152,7 +152,10 @@ def views_of(wrapper: Any, call: Callable[[torch.Tensor], Any]) -> Any:
         return None
     with without_modes() if others_are_watching() else nullcontext():
         meta = _outside_of(wrapper)
-        result = call(meta)
+        try:
+            result = call(meta)
+        except NotImplementedError:  # the kernel for plain tensors says what is wrong
+            return None
     several = isinstance(result, list | tuple)
     made = [_view_at(part, meta, wrapper) for part in (result if several else [result])]
     if any(view is None for view in made):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -89,6 +90,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         )
         cls._set_up_table()
         _make_honest(cls)
+        _initialise_once(cls)
         register_collation(cls)
         add_safe_globals([cls])
         _copying.CLASSES[cls.__module__, cls.__qualname__] = cls
@@ -126,6 +128,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         If the wrapper itself requires grad its inner tensors are detached.
         """
         cls = type(self)
+        if _is_made(self, values):
+            return
         names = (*cls.inner_tensors, *cls.metadata)
         if len(values) > len(names):
             raise DeclarationError(
@@ -389,8 +393,32 @@ def _make_honest(cls: type[Any]) -> None:
     cls.__torch_dispatch__ = classmethod(__torch_dispatch__)
 
 
+def _is_made(wrapper: Any, values: Sequence[Any]) -> bool:
+    """Say whether `torch.Tensor(wrapper)` calls: torch made an alias, and Python initialises it."""
+    cls = type(wrapper)
+    return (
+        len(values) == 1
+        and type(values[0]) is cls
+        and all(name in wrapper.__dict__ for name in cls.inner_tensors)
+    )
+
+
+def _initialise_once(cls: type[Any]) -> None:
+    own: Any = cls.__dict__.get("__init__")
+    if own is None:
+        return
+
+    @functools.wraps(own)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs or not _is_made(self, args):
+            own(self, *args, **kwargs)
+
+    cls.__init__ = __init__
+
+
 _default_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 WrapperTensor._set_up_table()
 register_collation(WrapperTensor)
 skip_in_dynamo(WrapperTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]
 skip_in_dynamo(WrapperTensor.data.fget.__code__)  # type: ignore[attr-defined]
+skip_in_dynamo(WrapperTensor.untyped_storage.__code__)
