@@ -12,6 +12,7 @@ import pytest
 import torch
 from guards import specialize
 from guards._gc_pause import GcPause
+from guards._record import Result, _parts
 
 from tests.guards.twins import Twins
 
@@ -66,6 +67,33 @@ def test_first_call_gives_what_the_plain_function_gives_for_complex_numbers() ->
     twins = Twins(lambda: inverted)
     for seed in range(3):
         twins.call(lambda: (torch.randn(4, 4, dtype=torch.complex64),), seed)
+
+
+def test_results_are_let_go_after_their_last_use() -> None:
+    def function(x: torch.Tensor) -> Any:
+        a, b = (x * 2).chunk(2)
+        a.add_(b)
+        unused = x + 1
+        del unused
+        return a.exp(), (b.sin().cos() + 1).sum()
+
+    special = specialize(function)
+    x = torch.ones(4)
+    special(x)
+    record: Any = special._cache.lookup({"x": x})
+    made: set[Any] = set()
+    asked: set[Any] = set()
+    let_go: list[int] = []
+    for step in record.steps:
+        numbers = {p.number for p in _parts([step.args, step.kwargs]) if isinstance(p, Result)}
+        assert not numbers & set(let_go), "it was let go too early"
+        asked |= numbers
+        made.update(step.outputs if type(step.outputs) is tuple else [step.outputs])
+        let_go += step.last_use_of
+    kept = {p.number for p in _parts(record.output)}
+    assert len(kept) == 2
+    assert sorted(let_go) == sorted(made - kept - {None})
+    assert asked <= made
 
 
 # ── settings of torch ────────────────────────────────────────────────────────────────────────────

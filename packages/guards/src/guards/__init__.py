@@ -59,14 +59,15 @@ if TYPE_CHECKING:
     from guards._checks import Check
     from guards._compile import CheckFunction, compile_guards
     from guards._compiled_entries import EntryReport, GuardReport, inspect
+    from guards._evaluation import ChainedValueSource, ValueSource
     from guards._explanation import Explanation
+    from guards._fetch import MISSING, REFUSED
     from guards._op_facts import OpFacts, facts
     from guards._saving import dumps, loads, saveable, verify
     from guards._specialize import Specialized, specialize
     from guards._value_sources import (
         AttrSource,
         CellContentsSource,
-        ChainedValueSource,
         ConstantSource,
         ConstDictKeySource,
         DefaultsSource,
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
         ParamBufferSource,
         TensorPropertySource,
         TypeSource,
-        ValueSource,
     )
 
 
@@ -92,6 +92,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "MISSING",
+    "REFUSED",
     "AttrSource",
     "CacheLimitError",
     "CacheStats",

@@ -14,18 +14,19 @@ import os
 import sys
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from guards import _fetch
 from guards._builder import GuardBuilder
-from guards._checks import Check
 from guards._constants import is_constant, spell, type_name
-from guards._emit import Emitter, is_heap_type
+from guards._emit import is_heap_type
+from guards._evaluation import ValueSource
 from guards._fetch import MISSING, Absent, is_a
 from guards._guard import Guard
+from guards._reached_checks import bare_tensors, distinct_objects
 from guards._value_sources import (
     AttrSource,
     CellContentsSource,
@@ -36,7 +37,6 @@ from guards._value_sources import (
     LocalSource,
     ParamBufferSource,
     TypeSource,
-    ValueSource,
 )
 
 __all__ = ["TORCH_FOLDER", "Assumptions", "CannotSpecialize", "is_of_torch"]
@@ -396,70 +396,6 @@ class Assumptions:
         traces = path == "jit/_trace.py" and code.co_name.startswith("trace")
         if traces or path.startswith("_higher_order_ops/"):
             self._refuse(source, "traces functions")
-
-
-class DistinctCheck(Check):
-    """No two of these sources hold the same object."""
-
-    code = "DISTINCT"
-
-    def __init__(self, sources: Sequence[ValueSource]) -> None:
-        self.sources = tuple(sources)
-
-    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        return f"len({{{', '.join(f'id({name})' for name in names)}}}) == {len(names)}"
-
-    def expected(self) -> str:
-        return "each an object of its own"
-
-    def actual(self, values: Sequence[Any]) -> str:
-        first: dict[int, ValueSource] = {}
-        for source, value in zip(self.sources, values, strict=True):
-            other = first.setdefault(id(value), source)
-            if other is not source:
-                return f"{source.name()} and {other.name()} the same object"
-        return "each an object of its own"
-
-    def expression(self) -> str:
-        return "the values that are reached"
-
-
-def distinct_objects(builder: GuardBuilder, guard: Guard, sources: list[ValueSource]) -> None:
-    """Guard on the values of these sources being different objects."""
-    if sources:
-        builder.add(guard, DistinctCheck(sources))
-
-
-class BareCheck(Check):
-    """None of these tensors has attributes of its own, which code could read or set."""
-
-    code = "BARE"
-
-    def __init__(self, sources: Sequence[ValueSource]) -> None:
-        self.sources = tuple(sources)
-
-    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        plain = emitter.constant((torch.Tensor, torch.nn.Parameter), "plain_tensors")
-        return " and ".join(f"type({name}) in {plain} and not {name}.__dict__" for name in names)
-
-    def expected(self) -> str:
-        return "no attributes of its own"
-
-    def actual(self, values: Sequence[Any]) -> str:
-        for source, value in zip(self.sources, values, strict=True):
-            own = _fetch.instance_dict(value)
-            if own:
-                return f"{source.name()} has {', '.join(own)}"
-        return "no attributes of its own"
-
-    def expression(self) -> str:
-        return "each tensor"
-
-
-def bare_tensors(builder: GuardBuilder, guard: Guard, sources: list[ValueSource]) -> None:
-    """Guard on the tensors of these sources having no attributes of their own."""
-    if sources:
-        builder.add(guard, BareCheck(sources))
 
 
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)

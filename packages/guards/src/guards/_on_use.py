@@ -17,10 +17,12 @@ _NAMES = {
     "_op_facts": "OpFacts facts",
     "_specialize": "Specialized specialize",
     "_saving": "dumps loads saveable verify",
+    "_evaluation": "ChainedValueSource ValueSource",
+    "_fetch": "MISSING REFUSED",
     "_value_sources": (
-        "AttrSource CellContentsSource ChainedValueSource ConstDictKeySource ConstantSource "
-        "DefaultsSource GetItemSource GlobalSource GlobalStateSource LengthSource LocalSource "
-        "ParamBufferSource TensorPropertySource TypeSource ValueSource"
+        "AttrSource CellContentsSource ConstDictKeySource ConstantSource DefaultsSource "
+        "GetItemSource GlobalSource GlobalStateSource LengthSource LocalSource ParamBufferSource "
+        "TensorPropertySource TypeSource"
     ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -14,7 +14,6 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,13 +28,14 @@ from guards._assumptions import (
     words,
 )
 from guards._constants import is_constant, spell, type_name
+from guards._evaluation import ValueSource
 from guards._fetch import is_a
 from guards._gc_pause import GcPause
 from guards._op_facts import facts
+from guards._record import Input, Number, Record, Result, Row, Step, make_record
 from guards._settings import settings_now
-from guards._value_sources import ValueSource
 
-__all__ = ["Record", "unchanged", "watch"]
+__all__ = ["unchanged", "watch"]
 
 _FOLDER = __file__.rpartition("_recording.py")[0]
 
@@ -97,33 +97,6 @@ _PLAIN_OWNERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Input:
-    place: int
-
-
-@dataclass(frozen=True)
-class _Result:
-    number: int
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A result with names, such as torch.return_types.max."""
-
-    cls: Any
-    parts: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class _Step:
-    op: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    grad: bool
-    outputs: tuple[int | None, ...] | int | None
-
-
 # These read Python values, among which may be tensors, whose values they read unseen.
 _TAKE_DATA = words("tensor as_tensor asarray new_tensor from_numpy frombuffer")
 
@@ -136,11 +109,11 @@ class _Watcher(TorchDispatchMode):
     def __init__(self, inputs: Sequence[tuple[ValueSource, torch.Tensor]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.inputs = inputs
-        self.steps: list[_Step] = []
+        self.steps: list[Step] = []
         self.problem: str | None = None
         self.made_of_data = False
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any]] = {
-            id(t): (weakref.ref(t), _Input(place)) for place, (_, t) in enumerate(inputs)
+            id(t): (weakref.ref(t), Input(place)) for place, (_, t) in enumerate(inputs)
         }
         self._count = 0
         self._results: list[weakref.ref[torch.Tensor]] = []
@@ -174,7 +147,7 @@ class _Watcher(TorchDispatchMode):
                 return self._run(func, args, kwargs)
             result = self._run(func, args, kwargs)
             outputs = self._number(func, result)
-            self.steps.append(_Step(func, written, named, torch.is_grad_enabled(), outputs))
+            self.steps.append(Step(func, written, named, torch.is_grad_enabled(), outputs))
             return result
         finally:
             sys.setprofile(profile)
@@ -210,7 +183,7 @@ class _Watcher(TorchDispatchMode):
             return self._known[id(value)][1]
         if type(value) in (list, tuple):
             return type(value)(self.write(part) for part in value)
-        if is_constant(value) or type(value) is _Number:
+        if is_constant(value) or type(value) is Number:
             return value
         raise CannotSpecialize(f"an operator takes {spell(value)}")
 
@@ -218,7 +191,7 @@ class _Watcher(TorchDispatchMode):
         """Keep the tensor that torch makes of a number, as of the 5 in ``x[0] = 5``."""
         if func.name() != "aten::lift_fresh" or self.made_of_data or self._knows(args[0]):
             return args
-        return args if args[0].dim() else (_Number(args[0].clone()),)
+        return args if args[0].dim() else (Number(args[0].clone()),)
 
     def _knows(self, tensor: torch.Tensor) -> bool:
         known = self._known.get(id(tensor))
@@ -241,7 +214,7 @@ class _Watcher(TorchDispatchMode):
         number = self._count
         self._count += 1
         # Weakly: a result that is held makes torch hand a copy of it to its caller.
-        self._known[id(tensor)] = (weakref.ref(tensor), _Result(number))
+        self._known[id(tensor)] = (weakref.ref(tensor), Result(number))
         self._results.append(weakref.ref(tensor))
         return number
 
@@ -255,13 +228,6 @@ class _Watcher(TorchDispatchMode):
                 self.refuse(f"it gives a tensor attributes: {', '.join(tensor.__dict__)}")
             if tensor.requires_grad and tensor.is_leaf:
                 self.refuse("it makes a tensor that requires grad")
-
-
-@dataclass(frozen=True)
-class _Number:
-    """The tensor without dimensions that torch makes of the number in ``x[0] = 5``."""
-
-    tensor: torch.Tensor
 
 
 def _indexes_by_numbers(name: str, args: tuple[Any, ...]) -> bool:
@@ -335,57 +301,6 @@ class _Frames:
         self._refuse(f"it calls {spell(function).removeprefix('function ')}")
 
 
-@dataclass(frozen=True)
-class Record:
-    """A run that can be repeated: its operators, its inputs, its result."""
-
-    steps: tuple[_Step, ...]
-    inputs: tuple[ValueSource, ...]
-    output: Any
-
-    def replay(self, L: Any, G: Any) -> Any:
-        """Run the operators again on the inputs of another call."""
-        inputs = [source.get(L, G) for source in self.inputs]
-        results: dict[int, torch.Tensor] = {}
-
-        def read(value: Any) -> Any:
-            if type(value) is _Input:
-                return inputs[value.place]
-            if type(value) is _Result:
-                return results[value.number]
-            if type(value) is _Number:
-                return value.tensor
-            if type(value) in (list, tuple):
-                return type(value)(map(read, value))
-            if type(value) is dict:
-                return {key: read(part) for key, part in value.items()}
-            if type(value) is _Row:
-                return value.cls(map(read, value.parts))
-            return value
-
-        before = torch.is_grad_enabled()
-        now = before
-        try:
-            for step in self.steps:
-                if step.grad is not now:
-                    torch._C._set_grad_enabled(step.grad)
-                    now = step.grad
-                result = step.op(
-                    *map(read, step.args), **{k: read(v) for k, v in step.kwargs.items()}
-                )
-                outputs = step.outputs
-                if type(outputs) is int:
-                    results[outputs] = result
-                elif type(outputs) is tuple:
-                    for number, part in zip(outputs, result, strict=True):
-                        if number is not None:
-                            results[number] = part
-        finally:
-            if now is not before:
-                torch._C._set_grad_enabled(before)
-        return read(self.output)
-
-
 def watch(
     run: Callable[[], Any], assumptions: Assumptions
 ) -> tuple[Any, Record | None, str | None]:
@@ -415,14 +330,7 @@ def watch(
             watcher.refuse(str(problem))
     if watcher.problem is not None:
         return result, None, watcher.problem
-    steps, used = _without_unused(watcher.steps, output)
-    places = sorted(used)
-    renumbered = {place: _Input(number) for number, place in enumerate(places)}
-    steps = [_renumber(step, renumbered) for step in steps]
-    record = Record(
-        tuple(steps), tuple(inputs[place][0] for place in places), _replace(output, renumbered)
-    )
-    return result, record, None
+    return result, make_record(watcher.steps, output, [source for source, _ in inputs]), None
 
 
 def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> Any:
@@ -430,7 +338,7 @@ def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> An
         return value
     if type_name(type(value)).startswith("torch.return_types."):
         parts = tuple(_write_output(part, watcher, assumptions) for part in value)
-        return _Row(type(value), parts)
+        return Row(type(value), parts)
     if type(value) in (list, tuple, dict) or is_a(value, tuple):
         known = assumptions.places.get(id(value))
         if known is not None and not (type(value) is tuple and not value):
@@ -447,46 +355,6 @@ def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> An
     if is_constant(value) and not is_a(value, (set, type)):
         return value
     raise CannotSpecialize(f"it gives {spell(value)}")
-
-
-def _parts(value: Any) -> list[Any]:
-    if type(value) in (list, tuple):
-        return [found for part in value for found in _parts(part)]
-    if type(value) is dict:
-        return _parts(list(value.values()))
-    if type(value) is _Row:
-        return _parts(value.parts)
-    return [value] if type(value) in (_Input, _Result) else []
-
-
-def _without_unused(steps: list[_Step], output: Any) -> tuple[list[_Step], set[int]]:
-    """Drop the detached copies that autograd keeps for itself, and find the inputs in use."""
-    used = set(_parts(output))
-    kept = []
-    for step in reversed(steps):
-        if step.op is torch.ops.aten.detach.default and _Result(step.outputs) not in used:  # type: ignore[arg-type]
-            continue
-        used.update(_parts(step.args), _parts(step.kwargs))
-        kept.append(step)
-    return kept[::-1], {part.place for part in used if type(part) is _Input}
-
-
-def _replace(value: Any, inputs: dict[int, _Input]) -> Any:
-    if type(value) is _Input:
-        return inputs[value.place]
-    if type(value) in (list, tuple):
-        return type(value)(_replace(part, inputs) for part in value)
-    if type(value) is dict:
-        return {key: _replace(part, inputs) for key, part in value.items()}
-    if type(value) is _Row:
-        return _Row(value.cls, _replace(value.parts, inputs))
-    return value
-
-
-def _renumber(step: _Step, inputs: dict[int, _Input]) -> _Step:
-    return _Step(
-        step.op, _replace(step.args, inputs), _replace(step.kwargs, inputs), step.grad, step.outputs
-    )
 
 
 def unchanged(assumptions: Assumptions, lookup: Callable[[ValueSource], Any]) -> bool:

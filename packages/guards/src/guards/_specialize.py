@@ -19,7 +19,8 @@ from guards._compile import compile_guards
 from guards._errors import GuardError, UnsupportedGuardError
 from guards._explanation import Explanation
 from guards._fetch import is_a
-from guards._recording import Record, unchanged, watch
+from guards._record import Record
+from guards._recording import unchanged, watch
 from guards._settings import is_ordinary, state_guards
 
 __all__ = ["Specialized", "specialize"]

@@ -1,0 +1,163 @@
+"""What a run was written down as, and how it is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from guards._evaluation import ValueSource
+
+__all__ = ["Input", "Number", "Record", "Result", "Row", "Step", "make_record"]
+
+
+@dataclass(frozen=True)
+class Input:
+    place: int
+
+
+@dataclass(frozen=True)
+class Result:
+    number: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result with names, such as torch.return_types.max."""
+
+    cls: Any
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grad: bool
+    outputs: tuple[int | None, ...] | int | None
+    last_use_of: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Number:
+    """The tensor without dimensions that torch makes of the number in ``x[0] = 5``."""
+
+    tensor: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run that can be repeated: its operators, its inputs, its result."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[ValueSource, ...]
+    output: Any
+
+    def replay(self, L: Any, G: Any) -> Any:
+        """Run the operators again on the inputs of another call."""
+        inputs = [source.get(L, G) for source in self.inputs]
+        results: dict[int, torch.Tensor] = {}
+
+        def read(value: Any) -> Any:
+            if type(value) is Input:
+                return inputs[value.place]
+            if type(value) is Result:
+                return results[value.number]
+            if type(value) is Number:
+                return value.tensor
+            if type(value) in (list, tuple):
+                return type(value)(map(read, value))
+            if type(value) is dict:
+                return {key: read(part) for key, part in value.items()}
+            if type(value) is Row:
+                return value.cls(map(read, value.parts))
+            return value
+
+        before = torch.is_grad_enabled()
+        now = before
+        try:
+            for step in self.steps:
+                if step.grad is not now:
+                    torch._C._set_grad_enabled(step.grad)
+                    now = step.grad
+                _keep(
+                    results,
+                    step.outputs,
+                    step.op(*map(read, step.args), **{k: read(v) for k, v in step.kwargs.items()}),
+                )
+                for done in step.last_use_of:
+                    results.pop(done, None)
+        finally:
+            if now is not before:
+                torch._C._set_grad_enabled(before)
+        return read(self.output)
+
+
+def _keep(results: dict[int, torch.Tensor], outputs: Any, result: Any) -> None:
+    # In a function, so that no local goes on holding what has been used for the last time.
+    if type(outputs) is int:
+        results[outputs] = result
+    elif type(outputs) is tuple:
+        for number, part in zip(outputs, result, strict=True):
+            if number is not None:
+                results[number] = part
+
+
+def _parts(value: Any) -> list[Any]:
+    if type(value) in (list, tuple):
+        return [found for part in value for found in _parts(part)]
+    if type(value) is dict:
+        return _parts(list(value.values()))
+    if type(value) is Row:
+        return _parts(value.parts)
+    return [value] if type(value) in (Input, Result) else []
+
+
+def _without_unused(steps: list[Step], output: Any) -> tuple[list[Step], set[int]]:
+    """Drop the detached copies that autograd keeps for itself, and find the inputs in use."""
+    used = set(_parts(output))
+    kept = []
+    for step in reversed(steps):
+        if step.op is torch.ops.aten.detach.default and Result(step.outputs) not in used:  # type: ignore[arg-type]
+            continue
+        used.update(_parts(step.args), _parts(step.kwargs))
+        kept.append(step)
+    return kept[::-1], {part.place for part in used if type(part) is Input}
+
+
+def _replace(value: Any, inputs: dict[int, Input]) -> Any:
+    if type(value) is Input:
+        return inputs[value.place]
+    if type(value) in (list, tuple):
+        return type(value)(_replace(part, inputs) for part in value)
+    if type(value) is dict:
+        return {key: _replace(part, inputs) for key, part in value.items()}
+    if type(value) is Row:
+        return Row(value.cls, _replace(value.parts, inputs))
+    return value
+
+
+def make_record(steps: list[Step], output: Any, sources: Sequence[ValueSource]) -> Record:
+    """Make a record of steps, with the inputs that they use; results are kept until last used."""
+    steps, used = _without_unused(steps, output)
+    inputs = {place: Input(number) for number, place in enumerate(sorted(used))}
+    kept = {part.number for part in _parts(output) if type(part) is Result}
+    finished = []
+    for step in reversed(steps):
+        mine = {p.number for p in _parts([step.args, step.kwargs]) if type(p) is Result}
+        made: Any = step.outputs if type(step.outputs) is tuple else [step.outputs]
+        done = (mine | {number for number in made if number is not None}) - kept
+        kept |= done
+        finished.append(
+            replace(
+                step,
+                args=_replace(step.args, inputs),
+                kwargs=_replace(step.kwargs, inputs),
+                last_use_of=tuple(sorted(done)),
+            )
+        )
+    places = tuple(sources[place] for place in sorted(used))
+    return Record(tuple(finished[::-1]), places, _replace(output, inputs))
