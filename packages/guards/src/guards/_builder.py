@@ -168,7 +168,7 @@ class GuardBuilder(GuardBuilderBase):
         flag = _fetch.attribute(value, "training")
         if not is_a(value, torch.nn.Module) or type(flag) is not bool:
             raise UnsupportedGuardError(f"MODULE_TRAINING on {guard.name}: got {spell(value)}")
-        self.add(guard, TrainingCheck(self.source(guard), flag), value)
+        self.add(guard, TrainingCheck(self.source(guard), flag, type(value)), value)
 
     # ── presence and containers ─────────────────────────────────────────────────────────────────
 
@@ -177,7 +177,7 @@ class GuardBuilder(GuardBuilderBase):
         value = self.value(guard)
         if attr is not None and _fetch.attribute(value, attr) is _fetch.MISSING:
             raise UnsupportedGuardError(f"HASATTR on {guard.name}: it has no attribute {attr!r}")
-        self.add(guard, PresentCheck(self.source(guard), attr), value)
+        self.add(guard, PresentCheck(self.source(guard), attr, type(value)), value)
 
     def NOT_PRESENT(self, guard: Guard, attr: str | None = None, **key: Any) -> None:
         """Guard on a value not being there; with ``attr`` or ``key``, on its lacking that."""
@@ -185,7 +185,8 @@ class GuardBuilder(GuardBuilderBase):
             raise UnsupportedGuardError(
                 f"NOT_PRESENT on {guard.name}: takes attr or key, got {sorted(key)}"
             )
-        check = AbsentCheck(self.source(guard), attr, **key)
+        of = None if attr is None else type(self.value(guard))
+        check = AbsentCheck(self.source(guard), attr, cls=of, **key)
         if check.sources:
             self.lookup_or_raise(check.sources[0])
         if not holds_now(check, self):

@@ -186,6 +186,23 @@ def _weak_class(cls: type | None) -> Any:
     return weakref.ref(cls) if cls is not None and is_heap_type(cls) else None
 
 
+class _InOwnDict(OneSourceCheck):
+    """A check that is fast on values of the class it was made from, ``cls``, held weakly."""
+
+    def __init__(self, source: ValueSource, cls: type | None) -> None:
+        super().__init__(source)
+        plain = cls is not None and is_heap_type(cls) and _fetch.has_plain_dict(cls)
+        self._weak_cls = _weak_class(cls if plain else None)
+
+    def or_else(self, name: str, fast: str, slow: str, emitter: Emitter, *unless: str) -> str:
+        """Write ``fast`` for a value of that class, and ``slow`` where that does not hold."""
+        cls = self._weak_cls and self._weak_cls()
+        if cls is None:
+            return slow
+        test = emitter.is_plain(name, cls, *unless)
+        return f"{test} and {fast} or {slow}" if test else f"{fast} or {slow}"
+
+
 class IdentityCheck(OneSourceCheck):
     """The value is this very object; it is held weakly, and when it dies the check fails.
 
@@ -383,17 +400,21 @@ class BoolCheck(OneSourceCheck):
         return {"value": self.value}
 
 
-class TrainingCheck(BoolCheck):
+class TrainingCheck(_InOwnDict):
     """A module's training flag is this bool."""
 
     code = "MODULE_TRAINING"
 
-    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        read = emitter.constant(_training, "training")
-        return f"{read}({names[0]}) is {self.value}"
+    def __init__(self, source: ValueSource, value: bool, cls: type | None = None) -> None:
+        wants(type(value) is bool, self.code, "a bool", value)
+        hidden = cls is not None and _fetch.class_attribute(cls, "training") is not MISSING
+        super().__init__(source, None if hidden else cls)
+        self.value = value
 
-    def pattern(self) -> tuple[str, Any] | None:
-        return None
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        slow = f"{emitter.constant(_training, 'training')}({names[0]}) is {self.value}"
+        fast = f"{names[0]}.training is {self.value}"
+        return self.or_else(names[0], fast, slow, emitter, "training")
 
     def expected(self) -> str:
         return f"in {_mode(self.value)} mode"
@@ -406,6 +427,9 @@ class TrainingCheck(BoolCheck):
             f"in {_mode(flag)} mode" if type(flag) is bool else f"training is {spell_found(flag)}"
         )
 
+    def state(self) -> dict[str, Any]:
+        return {"value": self.value}
+
 
 def _training(module: object) -> Any:
     return _fetch.attribute(module, "training") if is_a(module, torch.nn.Module) else MISSING
@@ -415,21 +439,23 @@ def _mode(training: bool) -> str:
     return "training" if training else "evaluation"
 
 
-class PresentCheck(OneSourceCheck):
+class PresentCheck(_InOwnDict):
     """The value, or an attribute of it, is there; no code of its class is asked."""
 
     code = "HASATTR"
 
-    def __init__(self, source: ValueSource, attr: str | None = None) -> None:
-        super().__init__(source)
+    def __init__(
+        self, source: ValueSource, attr: str | None = None, cls: type | None = None
+    ) -> None:
+        super().__init__(source, cls)
         wants(attr is None or type(attr) is str, self.code, "the name of an attribute", attr)
         self.attr = attr
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         if self.attr is None:
             return "True"  # fetching it was the check
-        read = emitter.constant(_has_attribute, "has_attribute")
-        return f"{read}({names[0]}, {self.attr!r})"
+        slow = f"{emitter.constant(_has_attribute, 'has_attribute')}({names[0]}, {self.attr!r})"
+        return self.or_else(names[0], f"{self.attr!r} in {names[0]}.__dict__", slow, emitter)
 
     def expected(self) -> str:
         return "there" if self.attr is None else f"with attribute {self.attr!r}"
@@ -452,7 +478,7 @@ def _has_attribute(value: object, name: str) -> bool:
     return _fetch.attribute(value, name) is not MISSING
 
 
-class AbsentCheck(OneSourceCheck):
+class AbsentCheck(_InOwnDict):
     """A key or an attribute is not there.
 
     ``attr`` names one that the value's own dict must lack, ``key`` one that a dict must lack;
@@ -461,9 +487,12 @@ class AbsentCheck(OneSourceCheck):
 
     code = "NOT_PRESENT"
 
-    def __init__(self, source: ValueSource, attr: str | None = None, **key: Any) -> None:
+    def __init__(
+        self, source: ValueSource, attr: str | None = None, *, cls: type | None = None, **key: Any
+    ) -> None:
         from guards._value_sources import ChainedValueSource
 
+        super().__init__(source, cls)
         wants(attr is None or type(attr) is str, self.code, "the name of an attribute", attr)
         wants(not set(key) - {"key"}, self.code, "attr or key", sorted(key))
         self._itself = attr is None and not key
@@ -477,15 +506,17 @@ class AbsentCheck(OneSourceCheck):
         missing = emitter.constant(MISSING, "MISSING")
         if self._rooted:
             return f"{emitter.constant(self.guarded.start, 'start')}(L, G) is {missing}"
+        name = names[0]
         if self.attr is not None:
-            return (
-                f"{emitter.constant(_own_attribute, 'own')}({names[0]}, {self.attr!r}) is {missing}"
-            )
+            own = emitter.constant(_own_attribute, "own")
+            slow = f"{own}({name}, {self.attr!r}) is {missing}"
+            return self.or_else(name, f"{self.attr!r} not in {name}.__dict__", slow, emitter)
         if self.key:
             key = emitter.constant(self.key["key"], "key")
-            return f"{emitter.constant(_fetch.item, 'item')}({names[0]}, {key}) is {missing}"
+            slow = f"{emitter.constant(_fetch.item, 'item')}({name}, {key}) is {missing}"
+            return f"{emitter.is_type(name, dict)} and {key} not in {name} or {slow}"
         read = emitter.constant(self.guarded.read, "read")  # type: ignore[attr-defined]
-        return f"{read}({names[0]}) is {missing}"
+        return f"{read}({name}) is {missing}"
 
     def expected(self) -> str:
         if self.attr is not None:

@@ -202,6 +202,14 @@ class Emitter:
         ``unless`` names an attribute which the class did not have; should it be given one, a
         property perhaps, the careful way is taken too.
         """
+        test = self.is_plain(variable, cls, unless)
+        return f"({fast} if {test} else {self.fetch(source, variable)})" if test else fast
+
+    def is_plain(self, variable: str, cls: type, unless: str | None = None) -> str:
+        """Write the test that a variable is of class ``cls``, which still lacks ``unless``.
+
+        The text is empty where that is known already.
+        """
         tests = [] if self.has_type(variable, cls) else [self.is_type(variable, cls)]
         if unless is not None:
             tests += [
@@ -209,9 +217,7 @@ class Emitter:
                 for number, base in enumerate(cls.__mro__)
                 if is_heap_type(base) and not base.__module__.startswith("torch.")
             ]
-        if not tests:
-            return fast
-        return f"({fast} if {' and '.join(tests)} else {self.fetch(source, variable)})"
+        return " and ".join(tests)
 
     def fetch(self, source: ValueSource, variable: str) -> str:
         """Write the careful way to reach a source from its base's variable."""

@@ -26,6 +26,7 @@ __all__ = [
     "Absent",
     "attribute",
     "class_attribute",
+    "has_plain_dict",
     "instance_dict",
     "is_a",
     "item",
@@ -123,6 +124,11 @@ def reads_plainly(cls: type) -> bool:
         and (fallback is MISSING or fallback is _module_getattr)
         and type(class_attribute(cls, "__dict__")) in (*_FIXED_PLACE, Absent)
     )
+
+
+def has_plain_dict(cls: type) -> bool:
+    """Tell whether ``x.__dict__`` on an instance is its own dict, read by C code."""
+    return type(cls) is type and reads_plainly(cls) and bool(class_attribute(cls, "__dict__"))
 
 
 def attribute(obj: object, name: str, allow_call: bool = False) -> Any:
