@@ -166,7 +166,7 @@ def gives_other_bits_each_time(info: Any, sample: Any) -> bool:
     return False
 
 
-def assert_same(found: Any, expected: Any, **tolerance: float) -> None:
+def assert_same(found: Any, expected: Any, **tolerance: Any) -> None:
     assert type(found) is type(expected)
     if isinstance(expected, torch.Tensor):
         assert look(found) == look(expected)

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 import torch
 
 from dispatch_core import _torch_private as private
+from dispatch_core._kept import is_kept, kept_scopes
 from dispatch_core._registry import handle_of
 from dispatch_core._scopes import Scope
 from dispatch_core._whole_call import WholeCall
 
 __all__ = ["is_kept", "keep_composite"]
 
-_kept: ContextVar[tuple[tuple[object, frozenset[Any]], ...]] = ContextVar("kept", default=())
 _lock = threading.RLock()
 _kernels: dict[Any, list[Any]] = {}  # overload: how many users, the library that holds the kernel
 _carrier: list[Any] = []  # how many users, the library, the operator
@@ -36,11 +35,11 @@ def keep_composite(*ops: Any) -> Scope:
     composite arrives whole anyway. Where gradients are needed the operator becomes one autograd
     node. Its backward runs the parts on the saved arguments (so a handler sees them then, and
     `detach` or `view_as` of the arguments; of one that is written to a `clone`, before), also for
-    `create_graph`; what it draws from a random
-    generator is drawn again. Under vmap, torch.func.grad and forward-mode differentiation the
-    parts arrive all the same. A view of a complex
-    tensor that requires grad arrives in parts, too, and so do the views that autograd makes in a
-    backward. Writing through a kept view of a tensor that requires grad is an error.
+    `create_graph`; what it draws from a random generator is drawn again. Results that share
+    memory with an argument are the views that torch itself would have made, with torch's own
+    nodes, so they can be written to as ever. Under vmap, torch.func.grad and forward-mode
+    differentiation the parts arrive all the same, and so they do of a write that autograd
+    refuses.
 
     Only the entering thread is affected, and those it carries along by `propagate_modes`. It
     nests, and leaves torch as it was. Also a decorator.
@@ -62,11 +61,6 @@ def keep_composite(*ops: Any) -> Scope:
     return _Keep(frozenset(composite))
 
 
-def is_kept(op: Any) -> bool:
-    """Say whether `keep_composite` holds an overload together in this thread."""
-    return any(op in ops for _, ops in _kept.get())
-
-
 class _Keep(Scope):
     """Hold kernels for some operators while it is entered, once for each time."""
 
@@ -76,16 +70,16 @@ class _Keep(Scope):
     @private.skip_in_dynamo
     def __enter__(self) -> None:
         _add_kernels(self._ops)
-        _kept.set((*_kept.get(), (self, self._ops)))
+        kept_scopes.set((*kept_scopes.get(), (self, self._ops)))
 
     @private.skip_in_dynamo
     def __exit__(self, *exc_info: object) -> None:
-        scopes = list(_kept.get())
+        scopes = list(kept_scopes.get())
         for index in range(len(scopes) - 1, -1, -1):  # contexts need not close in order
             if scopes[index][0] is self:
                 del scopes[index]
                 break
-        _kept.set(tuple(scopes))
+        kept_scopes.set(tuple(scopes))
         _remove_kernels(self._ops)
 
 

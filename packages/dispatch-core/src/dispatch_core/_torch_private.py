@@ -40,7 +40,6 @@ __all__ = [
     "has_kernel",
     "has_python_key",
     "higher_order_operators",
-    "in_backward",
     "increment_version",
     "innermost_mode",
     "is_alias_of",
@@ -49,6 +48,7 @@ __all__ = [
     "live_defaults",
     "live_overload_names",
     "live_schema",
+    "may_be_written_through",
     "mode_stack",
     "mode_stack_size",
     "numbers_as_tensors",
@@ -56,6 +56,8 @@ __all__ = [
     "packet_name",
     "pop_mode",
     "push_mode",
+    "set_conjugate_bit",
+    "set_negative_bit",
     "skip_in_dynamo",
     "state_of_caller",
 ]
@@ -225,12 +227,17 @@ increment_version: Callable[[Sequence[torch.Tensor]], None] = look_up(
     torch._C, "_increment_version"
 )
 is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = look_up(torch._C, "_is_alias_of")
-_graph_task: Callable[[], int] = look_up(torch._C, "_current_graph_task_id")
+set_conjugate_bit: Callable[[torch.Tensor, bool], None] = look_up(torch._C, "_set_conj")
+set_negative_bit: Callable[[torch.Tensor, bool], None] = look_up(torch._C, "_set_neg")
+_autograd: Any = look_up(torch._C, "_autograd")
+_creation_meta: Callable[[torch.Tensor], Any] = look_up(_autograd, "_get_creation_meta")
+_default_creation: Any = look_up(look_up(_autograd, "CreationMeta"), "DEFAULT")
 
 
-def in_backward() -> bool:
-    """Say whether autograd's engine is running in this thread."""
-    return _graph_task() != -1
+def may_be_written_through(view: torch.Tensor) -> bool:
+    """Say whether autograd follows a write through a view to what it is a view of."""
+    followed: bool = _creation_meta(view) == _default_creation
+    return followed
 
 
 _data_ptr: Callable[[torch.Tensor], int] = look_up(look_up(torch._C, "TensorBase"), "data_ptr")

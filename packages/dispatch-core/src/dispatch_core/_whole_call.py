@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._whole_view import as_views, gives_views, viewed_argument
+from dispatch_core._call_tensors import fill, walk
+from dispatch_core._whole_view import as_views, shares_memory
 
 __all__ = ["WholeCall"]
 
@@ -23,9 +24,9 @@ _HIDDEN_WRITES = ("running_mean", "running_var")
 class WholeCall:
     """The operator, its arguments, and the tensors among them.
 
-    `needs_parts` says that only the parts give a right gradient: out= with gradients, which torch
-    refuses; operators that change what autograd itself keeps of a tensor; views of complex
-    tensors, and views that autograd makes in a backward.
+    `needs_parts` says that only the parts do what torch does: out= with gradients, which torch
+    refuses; writes that autograd refuses; operators that change what autograd itself keeps of a
+    tensor.
     """
 
     def __init__(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -33,20 +34,16 @@ class WholeCall:
         self._args = args
         self._kwargs = kwargs
         self.tensors: list[Tensor] = []
-        _walk((args, dict(kwargs)), self.tensors.append)
+        self._template = walk((list(args), dict(kwargs)), self.tensors.append)
         self._written = self._find_written()
         self.needs_gradient = torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in self.tensors
         )
-        self._base = viewed_argument(op, args) if gives_views(op) else None
-        self.needs_parts = self.needs_gradient and (
-            self._writes_oddly()
-            # Autograd's own formulas write through views, also of another dtype.
-            or (self._base is not None and (private.in_backward() or self._base.is_complex()))
-        )
+        self.needs_parts = self.needs_gradient and self._writes_oddly()
         self._random = _RandomState(self)
-        self._before: list[Tensor] = []
-        self.result_template: Any = None
+        self._before: dict[int, Tensor] = {}
+        self._flat_result: list[Tensor] | None = None
+        self._result_template: Any = None
 
     def _find_written(self) -> list[int]:
         """List which of the tensors are written to, by position in `tensors`."""
@@ -58,7 +55,7 @@ class WholeCall:
                 value = self._kwargs.get(argument.name)
             else:
                 value = self._args[index] if index < len(self._args) else None
-            _walk(value, written.append)
+            walk(value, written.append)
         return [
             position
             for position, tensor in enumerate(self.tensors)
@@ -66,13 +63,13 @@ class WholeCall:
         ]
 
     def _writes_oddly(self) -> bool:
-        if not self._written:
-            return False
+        if any(_is_refused_by_autograd(self.tensors[position]) for position in self._written):
+            return True
         arguments = self.op._schema.arguments
         if any(a.kwarg_only and a.alias_info and a.alias_info.is_write for a in arguments):
             return True
         name = self.op._schema.name.partition("::")[2]
-        return (
+        return bool(self._written) and (
             torch.Tag.inplace_view in self.op.tags
             or name in ("requires_grad_", "retain_grad", "set_", "set_data")
             or len(self._written) > 1
@@ -81,12 +78,31 @@ class WholeCall:
     # ── forward ─────────────────────────────────────────────────────────────────────────────────
 
     def run(self, hand_to_python: Run) -> Any:
-        """Hand the call to modes and subclasses; as one autograd node where it needs one."""
+        """Hand the call to modes and subclasses; what autograd must know of it comes after."""
+        if self._written:
+            return self._run_writing(hand_to_python)
         if self.needs_gradient:
-            # The value before the call is for the parts that run in the backward.
-            self._before = [self.tensors[position].clone() for position in self._written]
-            flat = _Node.apply(self, hand_to_python, *self.tensors)  # type: ignore[no-untyped-call]
-            return _fill(self.result_template, list(flat))
+            self._random.save()
+        result = self._hand_over(hand_to_python)
+        flat: list[Tensor] = []
+        self._result_template = walk(result, flat.append)
+        views = as_views(self.op, self._template, self.tensors, flat)
+        if views is not None:
+            return fill(self._result_template, list(views))
+        if not self.needs_gradient:
+            return result
+        self._flat_result = flat
+        return self._as_node(hand_to_python)
+
+    def _run_writing(self, hand_to_python: Run) -> Any:
+        if self.needs_gradient:
+            # The values before the call are for the parts that run in the backward.
+            self._before = {
+                position: tensor.clone()
+                for position, tensor in enumerate(self.tensors)
+                if any(shares_memory(tensor, self.tensors[at]) for at in self._written)
+            }
+            return self._as_node(hand_to_python)
         result = self._hand_over(hand_to_python)
         # The parts would have counted these writes.
         changed = [t for t in (self.tensors[i] for i in self._written) if not t.is_inference()]
@@ -95,67 +111,49 @@ class WholeCall:
         return result
 
     def _hand_over(self, hand_to_python: Run) -> Any:
-        result = hand_to_python(self.op, self._args, self._kwargs)
-        if self._base is None:
-            return result
-        return as_views(result, self._base, self._shadow)
+        return hand_to_python(self.op, self._args, self._kwargs)
 
-    def _shadow(self) -> list[bool]:
-        """Say of each result whether it would share memory, were the arguments plain tensors."""
-        parts: Any = private.composite_kernel(self.op)
-        shadows: dict[int, Tensor] = {}
-        with torch.no_grad(), private.disable_dispatch():
-            for tensor in self.tensors:
-                shadows[id(tensor)] = torch.empty_strided(
-                    tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta"
-                )
-            template = _walk((list(self._args), dict(self._kwargs)), lambda tensor: None)
-            args, kwargs = _fill(template, [shadows[id(tensor)] for tensor in self.tensors])
-            flat: list[Tensor] = []
-            try:
-                _walk(parts(*args, **kwargs), flat.append)
-            except Exception:  # another device, data that decides: such results are copies
-                return [False] * 1000
-        return [private.is_alias_of(value, shadows[id(self._base)]) for value in flat]
+    def _as_node(self, hand_to_python: Run) -> Any:
+        apply: Any = _Node.apply
+        flat = apply(self, hand_to_python, torch.is_grad_enabled(), *self.tensors)
+        return fill(self._result_template, list(flat))
 
-    def forward(self, ctx: Any, hand_to_python: Run) -> tuple[Any, ...]:
-        """Run the operator, and keep what the gradient needs."""
+    def forward(self, ctx: Any, hand_to_python: Run, grad_enabled: bool) -> tuple[Any, ...]:
+        """Keep what the gradient needs, and run the operator if it has not run yet."""
         saved: list[Tensor | None] = list(self.tensors)
-        for position, before in zip(self._written, self._before, strict=True):
+        for position, before in self._before.items():
             saved[position] = before
         ctx.beside = {}
         for position in self._hidden_writes():
             saved[position] = None
             ctx.beside[position] = self.tensors[position].detach().clone()
         ctx.save_for_backward(*saved)
-        self._random.save()
-        result = self._hand_over(hand_to_python)
-        flat: list[Any] = []
-        self.result_template = _walk(result, flat.append)
+        flat = self._flat_result
+        if flat is None:
+            self._random.save()
+            flat = []
+            with torch.set_grad_enabled(grad_enabled):  # as handlers would find it without
+                self._result_template = walk(self._hand_over(hand_to_python), flat.append)
         if self._written:
             ctx.mark_dirty(*(self.tensors[position] for position in self._written))
         # Nothing must stay alive through the call that autograd does not count.
-        self._args, self._kwargs, self.tensors = self._template()
-        self._before = []
+        self._args, self._kwargs, self.tensors = (), {}, []
+        self._before, self._flat_result = {}, None
         return tuple(flat)
 
     def _hidden_writes(self) -> list[int]:
         hidden: list[Any] = []
         for index, argument in enumerate(self.op._schema.arguments):
             if argument.name in _HIDDEN_WRITES and index < len(self._args):
-                _walk(self._args[index], hidden.append)
+                walk(self._args[index], hidden.append)
         return [i for i, t in enumerate(self.tensors) if any(t is other for other in hidden)]
-
-    def _template(self) -> tuple[Any, Any, list[Tensor]]:
-        args, kwargs = _walk((list(self._args), dict(self._kwargs)), lambda tensor: None)
-        return args, kwargs, []
 
     # ── backward ────────────────────────────────────────────────────────────────────────────────
 
     def backward(self, ctx: Any, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Run the operator's parts and differentiate them."""
         tensors = list(ctx.saved_tensors)
-        wanted = ctx.needs_input_grad[2:]
+        wanted = ctx.needs_input_grad[3:]
         again = torch.is_grad_enabled()
         for position, before in ctx.beside.items():
             tensors[position] = before
@@ -169,12 +167,14 @@ class WholeCall:
                 else tensor.detach().requires_grad_()
                 for tensor, want in zip(tensors, wanted, strict=True)
             ]
-            args, kwargs = _fill((self._args, self._kwargs), list(own))
             if self._written:  # a leaf must not be written to
-                args = [a.clone() if _among(a, own, self._written) else a for a in args]
+                given = [t.clone() if at in self._written else t for at, t in enumerate(own)]
+            else:
+                given = list(own)
+            args, kwargs = fill(self._template, given)
             parts: Any = private.composite_kernel(self.op)
             flat: list[Tensor] = []
-            _walk(parts(*args, **kwargs), flat.append)
+            walk(parts(*args, **kwargs), flat.append)
         pairs = [
             (value, gradient)
             for value, gradient in zip(flat, gradients, strict=True)
@@ -198,14 +198,14 @@ class _Node(torch.autograd.Function):
     """The autograd node of an operator that was kept whole."""
 
     @staticmethod
-    def forward(ctx: Any, call: WholeCall, hand_to_python: Run, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, call: WholeCall, hand: Run, grad_enabled: bool, *tensors: Tensor) -> Any:
         ctx.set_materialize_grads(False)
         ctx.call = call
-        return call.forward(ctx, hand_to_python)
+        return call.forward(ctx, hand, grad_enabled)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return (None, None, *ctx.call.backward(ctx, gradients))
+        return (None, None, None, *ctx.call.backward(ctx, gradients))
 
 
 class _RandomState:
@@ -255,42 +255,12 @@ class _Restored:
         self._now._set(self._now._states, self._now._cuda_states)
 
 
-# ── tensors in a call ───────────────────────────────────────────────────────────────────────────
+# ── writing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Hole:
-    """Where a tensor stood."""
-
-
-_HOLE = _Hole()
-
-
-def _walk(value: Any, visit: Callable[[Tensor], object]) -> Any:
-    """Visit each tensor in order, and give the same structure with holes in their place."""
-    if isinstance(value, Tensor):
-        visit(value)
-        return _HOLE
-    if isinstance(value, list):
-        return [_walk(item, visit) for item in value]
-    if isinstance(value, tuple):
-        return tuple(_walk(item, visit) for item in value)
-    if isinstance(value, dict):
-        return {key: _walk(item, visit) for key, item in value.items()}
-    return value
-
-
-def _fill(template: Any, tensors: list[Tensor]) -> Any:
-    """Put tensors into the holes; takes them off the list."""
-    if template is _HOLE:
-        return tensors.pop(0)
-    if isinstance(template, list):
-        return [_fill(item, tensors) for item in template]
-    if isinstance(template, tuple):
-        return tuple(_fill(item, tensors) for item in template)
-    if isinstance(template, dict):
-        return {key: _fill(item, tensors) for key, item in template.items()}
-    return template
-
-
-def _among(value: Any, tensors: Sequence[Tensor], positions: Sequence[int]) -> bool:
-    return any(value is tensors[position] for position in positions)
+def _is_refused_by_autograd(tensor: Tensor) -> bool:
+    """Say whether autograd refuses a write to a tensor, or may do so."""
+    base: Any = tensor._base
+    if base is None:
+        return tensor.requires_grad and tensor.is_leaf
+    return (base.requires_grad and base.is_leaf) or not private.may_be_written_through(tensor)

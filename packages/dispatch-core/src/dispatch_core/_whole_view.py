@@ -1,77 +1,266 @@
-"""Let the result of a view operator that was kept whole be a view to autograd, too.
+"""Let results of a kept operator that share memory with its arguments be views, as torch's are.
 
-Torch makes views of a composite operator's results where its parts run, which is after the place
-where a kept operator is answered. Without that, writing through such a result would go unnoticed.
+Torch makes views where the parts of a composite operator run, which is after the place where a
+kept one is answered. So the parts run once more for autograd's sake, and a mode gives them what
+the handlers have answered already: the results are the handlers' own tensors, with torch's nodes,
+bases and version counters. That is so for operators whose parts are views, or read a number; what
+computes anything is none of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dispatch_core import _torch_private as private
+from dispatch_core._call_tensors import fill, walk
+from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
 from dispatch_core._no_dispatch import is_memoryless
 
-__all__ = ["as_views", "gives_views", "viewed_argument"]
+__all__ = ["as_views", "shares_memory"]
 
 Tensor = torch.Tensor
+Parts = Callable[..., Any]
+Origin = tuple[int, int]  # a part and which of its results; or _ARGUMENT and which of the tensors
+_ARGUMENT = -1
+
+# Operators whose schema says nothing of views, and that were seen to compute something.
+_computing: set[Any] = set()
 
 
-def gives_views(op: Any) -> bool:
-    """Say whether a result of the operator may share the memory of an argument."""
-    return any(value.alias_info and not value.alias_info.is_write for value in op._schema.returns)
+class _NoViews(Exception):
+    """Leaves a composite operator at a part that is no view."""
 
 
-def viewed_argument(op: Any, args: Sequence[Any]) -> Tensor | None:
-    """Give the tensor that results may be views of."""
-    for argument, value in zip(op._schema.arguments, args, strict=False):
-        alias = argument.alias_info
-        if alias is not None and not alias.is_write and isinstance(value, Tensor):
-            return value
-    return None
+def as_views(
+    op: Any, template: Any, tensors: Sequence[Tensor], results: Sequence[Tensor]
+) -> Sequence[Tensor] | None:
+    """Give the results of a call as the views that torch would have made of its arguments.
 
-
-def as_views(result: Any, base: Tensor, shadow: Callable[[], Sequence[bool]]) -> Any:
-    """Make the tensors of a result views of `base` where they share its memory.
-
-    `shadow` runs the operator on tensors without data, for wrappers, whose memory is elsewhere.
+    `template` is the call's (args, kwargs) with holes for `tensors`. None means that they are
+    none: the operator computes, or a handler answered with something else than its parts give.
     """
-    if isinstance(result, Tensor):
-        return _as_view(result, base, lambda: shadow()[0])
-    if isinstance(result, list | tuple):
-        views = []
-        for index, item in enumerate(result):
+    if not results or not _may_share(op, tensors, results):
+        return None
+    parts: Any = private.composite_kernel(op)
+    plan = _make_plan(op, parts, template, tensors)
+    if plan is None or not plan.fits(tensors, results):
+        return None
+    views: list[Tensor] = []
+    args, kwargs = fill(template, list(tensors))
+    with nothing_kept(), _Answer(plan, results):
+        walk(parts(*args, **kwargs), views.append)
+    return views
 
-            def shares(at: int = index) -> bool:
-                return shadow()[at]
 
-            views.append(_as_view(item, base, shares) if isinstance(item, Tensor) else item)
-        return type(result)(views)
-    return result
+def shares_memory(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors are one, or have their data in the same storage."""
+    if one is other:
+        return True
+    try:
+        return private.is_alias_of(one, other)
+    except RuntimeError:  # some layouts have no storage
+        return False
 
 
-def _as_view(result: Tensor, base: Tensor, shares_in_shadow: Callable[[], bool]) -> Tensor:
-    if result is base or result.requires_grad or result._is_view():
+def _may_share(op: Any, tensors: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
+    if any(shares_memory(result, tensor) for result in results for tensor in tensors):
+        return True
+    # The memory of wrappers is elsewhere.
+    return op not in _computing and any(map(_is_wrapper, tensors))
+
+
+def _is_wrapper(tensor: Tensor) -> bool:
+    return private.has_python_key(tensor) and is_memoryless(tensor)
+
+
+# ── what the parts give ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class _Part:
+    """A part that ran: its results, as a structure and the tensors in it."""
+
+    func: Any
+    template: Any
+    results: list[Tensor]
+
+
+@dataclass
+class _Plan:
+    """The parts of a call, and which of their results are the call's."""
+
+    parts: list[_Part]
+    origins: list[Origin]
+    on_stand_ins: bool
+
+    def fits(self, tensors: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
+        """Say whether a handler answered with what the parts give."""
+        if len(results) != len(self.origins):
+            return False
+        if len({id(result) for result in results}) != len(set(self.origins)):
+            return False
+        for result, (part, at) in zip(results, self.origins, strict=True):
+            if part == _ARGUMENT:
+                if result is not tensors[at]:
+                    return False
+            elif not self._is_like(result, self.parts[part].results[at]):
+                return False
+        return True
+
+    def _is_like(self, result: Tensor, wanted: Tensor) -> bool:
+        if result._is_view() or result.requires_grad:  # a handler has seen to it
+            return False
+        if self.on_stand_ins:
+            return (result.dtype, result.size()) == (wanted.dtype, wanted.size())
+        return _geometry(result) == _geometry(wanted) and shares_memory(result, wanted)
+
+
+def _geometry(tensor: Tensor) -> Any:
+    what = (tensor.dtype, tensor.layout, tensor.is_conj(), tensor.is_neg(), tensor.size())
+    if tensor.layout is not torch.strided:
+        return what
+    return (*what, tensor.stride(), tensor.storage_offset())
+
+
+def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) -> _Plan | None:
+    """Run the parts with nobody watching, on stand-ins for what has no memory."""
+    stand_ins: dict[int, Tensor] = {}
+    watch = _Watch()
+    results: list[Tensor] = []
+    try:
+        for tensor in tensors:
+            if private.has_python_key(tensor) and id(tensor) not in stand_ins:
+                stand_ins[id(tensor)] = _without_data(tensor)
+        given = [stand_ins.get(id(tensor), tensor) for tensor in tensors]
+        args, kwargs = fill(template, list(given))
+        with nothing_kept(), watch:
+            walk(parts(*args, **kwargs), results.append)
+    except Exception:  # also: two devices, data that decides
+        if not any(value.alias_info for value in op._schema.returns):
+            _computing.add(op)
+        return None
+    places: dict[int, Origin] = {id(tensor): (_ARGUMENT, at) for at, tensor in enumerate(given)}
+    for index, part in enumerate(watch.parts):
+        for at, result in enumerate(part.results):
+            places.setdefault(id(result), (index, at))
+    if not all(id(result) in places for result in results):
+        return None
+    return _Plan(watch.parts, [places[id(result)] for result in results], bool(stand_ins))
+
+
+def _without_data(tensor: Tensor) -> Tensor:
+    """Make a tensor that looks like another one, on the device that has no memory."""
+    if any(type(size) is not int for size in (*tensor.size(), *tensor.stride())):
+        raise _NoViews  # looking at a symbolic size would settle it
+    with private.disable_dispatch():
+        made = torch.empty_strided(
+            tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta"
+        )
+        if tensor.is_conj():
+            made = made.conj()
+        if tensor.is_neg():
+            made = torch._neg_view(made)
+        return made.detach().requires_grad_(tensor.requires_grad)
+
+
+class _Watch(QuietMode):
+    """Runs the parts, and leaves at the first one that computes."""
+
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func._schema.is_mutable:
+            raise _NoViews
+        with private.disable_dispatch():
+            result = func(*args, **(kwargs or {}))
+        given: list[Tensor] = []
+        walk((list(args), dict(kwargs or {})), given.append)
+        made: list[Tensor] = []
+        template = walk(result, made.append)
+        if not all(any(shares_memory(value, tensor) for tensor in given) for value in made):
+            raise _NoViews
+        self.parts.append(_Part(func, template, made))
         return result
-    if not private.is_alias_of(result, base) and not (
-        private.has_python_key(base) and is_memoryless(base) and shares_in_shadow()
-    ):
-        return result
-    with _Answer(result):
-        # Any view operator would do: the mode answers it with the result that is there already.
-        view: Tensor = torch.ops.aten.alias.default(base)
-    return view
+
+
+# ── giving them the answers ─────────────────────────────────────────────────────────────────────
 
 
 class _Answer(QuietMode):
-    def __init__(self, result: Tensor) -> None:
-        self._result = result
+    """Gives the parts what the handlers answered, and what leads there."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._result
+    def __init__(self, plan: _Plan, results: Sequence[Tensor]) -> None:
+        self._plan = plan
+        self._answers = dict(zip(plan.origins, results, strict=True))
+        self._next = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        index = self._next
+        self._next += 1
+        part = self._plan.parts[index]
+        answers = [self._answers.get((index, at)) for at in range(len(part.results))]
+        if all(answer is not None for answer in answers):
+            return fill(part.template, answers)
+        with private.disable_dispatch():
+            made: list[Tensor] = []
+            if self._plan.on_stand_ins:
+                given: list[Tensor] = []
+                walk((list(args), dict(kwargs or {})), given.append)
+                made = [_stand_in(value, given[0].device) for value in part.results]
+            else:
+                walk(func(*args, **(kwargs or {})), made.append)
+        chosen = [a if a is not None else m for a, m in zip(answers, made, strict=True)]
+        return fill(part.template, chosen)
 
 
-private.skip_in_dynamo(_Answer.__torch_dispatch__)
+class _StandIn(Tensor):
+    """Stands between two views of a wrapper; nobody computes on it."""
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return NotImplemented
+
+
+def _stand_in(like: Tensor, device: torch.device) -> Tensor:
+    made: Tensor = Tensor._make_wrapper_subclass(
+        _StandIn,
+        like.size(),
+        strides=like.stride(),
+        storage_offset=like.storage_offset(),
+        dtype=like.dtype,
+        layout=like.layout,
+        device=device,
+    )
+    if like.is_conj():
+        private.set_conjugate_bit(made, True)
+    if like.is_neg():
+        private.set_negative_bit(made, True)
+    return made
+
+
+for _mode in (_Watch, _Answer):
+    private.skip_in_dynamo(_mode.__torch_dispatch__)
