@@ -125,7 +125,7 @@ class Program:
 
 def shares(one: torch.Tensor, other: torch.Tensor) -> bool:
     try:
-        return one.untyped_storage()._cdata == other.untyped_storage()._cdata
+        return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):  # some layouts have no storage
         return False
 
