@@ -18,6 +18,7 @@ from guards import (
     GuardBuilder,
     GuardedCache,
     LocalSource,
+    UnsupportedGuardError,
     compile_guards,
 )
 
@@ -100,6 +101,23 @@ def test_limit_that_makes_no_sense(limit: Any) -> None:
 def test_unknown_way_at_the_limit() -> None:
     with pytest.raises(ValueError, match="on_limit must be"):
         GuardedCache(on_limit="explode")  # type: ignore[arg-type]
+
+
+def test_reasons_are_counted_after_giving_up() -> None:
+    cache = filled(2, limit=2, on_limit="give_up")
+    with pytest.warns(UserWarning, match="takes no more"):
+        cache.insert(equals(8), "value 8")
+    assert repr(cache) == "<GuardedCache of 2 entries, limit 2, takes no more>"
+    for value in (8, 9):
+        assert cache.lookup({"x": value}) is None
+    assert cache.stats.reasons == {"EQUALS_MATCH": 2}
+
+
+def test_only_check_functions_are_taken() -> None:
+    cache: GuardedCache[int] = GuardedCache()
+    with pytest.raises(UnsupportedGuardError, match="takes what compile_guards gives, got 3"):
+        cache.insert(3, 3)  # type: ignore[arg-type]
+    assert repr(cache) == "<GuardedCache of 0 entries, limit 8>"
 
 
 def test_miss_is_explained_by_the_nearest_entry_first() -> None:

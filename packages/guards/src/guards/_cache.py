@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from guards._compile import CheckFunction, Scope
-from guards._errors import CacheLimitError
+from guards._constants import spell
+from guards._errors import CacheLimitError, UnsupportedGuardError
 from guards._explanation import Explanation
 
 __all__ = ["CacheStats", "GuardedCache"]
@@ -31,7 +32,8 @@ class CacheStats:
         time_ns: time spent in lookups, in nanoseconds.
         evictions: entries that made room for a newer one.
         deaths: entries dropped since an object they were about had died.
-        reasons: for each kind of guard, how many misses it caused, by the nearest entry.
+        reasons: for each kind of guard, how many misses it caused, by the nearest entry; once the
+            cache has given up, by the most recently used one, since misses are common then.
     """
 
     hits: int = 0
@@ -87,12 +89,21 @@ class GuardedCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __repr__(self) -> str:
+        state = ", takes no more" if self.gave_up else ""
+        return f"<GuardedCache of {len(self)} entries, limit {self.limit}{state}>"
+
     def insert(self, check: CheckFunction, value: V) -> None:
         """Add a value that may be used while ``check`` holds; it counts as just used.
 
         Raises:
             CacheLimitError: the cache is full and ``on_limit`` is ``"error"``; nothing changed.
+            UnsupportedGuardError: ``check`` is no check function.
         """
+        if not isinstance(check, CheckFunction):
+            raise UnsupportedGuardError(
+                f"a guarded cache takes what compile_guards gives, got {spell(check)}"
+            )
         entry = _Entry(check, value)
         warn = False
         before: tuple[_Entry[V], ...] = ()
@@ -134,7 +145,9 @@ class GuardedCache(Generic[V]):
             if entry.check(L):
                 found = entry
                 break
-        reason = None if found is not None or not entries else self._nearest(entries, L).code
+        reason = None
+        if found is None and entries:
+            reason = self._explain(entries[:1] if self.gave_up else entries, L)[0].code
         with self._changing():
             stats = self._stats
             stats.checks += tried
@@ -150,9 +163,6 @@ class GuardedCache(Generic[V]):
             stats.time_ns += time.perf_counter_ns() - start
         self._settle()
         return None if found is None else found.value
-
-    def _nearest(self, entries: tuple[_Entry[V], ...], L: Scope) -> Explanation:
-        return self._explain(entries, L)[0]
 
     def explain_miss(self, L: Scope) -> list[Explanation]:
         """Say for each entry why it does not fit, the nearest entry first; empty on a hit.

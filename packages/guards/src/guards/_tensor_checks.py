@@ -318,6 +318,8 @@ class RelationCheck(Check):
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id in variables:
                 node.id = variables[node.id]
+            elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+                node.op = ast.Not()  # as sympy writes it; in Python, ~True is true
         for name, function in _RELATION_FUNCTIONS.items():
             if name in self.relation:
                 emitter.namespace[name] = function
@@ -371,7 +373,7 @@ _RELATION_NODES = (
     ast.unaryop,
     ast.cmpop,
 )
-_RELATION_TOO_BIG = (ast.Pow, ast.LShift, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.MatMult)
+_RELATION_TOO_BIG = (ast.LShift, ast.In, ast.NotIn, ast.Is, ast.IsNot, ast.MatMult)
 
 
 def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str]:
@@ -393,7 +395,10 @@ def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str
         if isinstance(node, ast.Call):
             if not isinstance(node.func, ast.Name) or node.func.id not in _RELATION_FUNCTIONS:
                 raise refuse(f"it calls {ast.unparse(node.func)}")
-            if node.keywords or len(node.args) != 2:
+            several = node.func.id in ("Max", "Min") and len(node.args) > 2
+            if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+                raise refuse(f"{node.func.id} takes operands alone")
+            if len(node.args) != 2 and not several:
                 raise refuse(f"{node.func.id} takes two operands")
             functions.add(id(node.func))
         elif isinstance(node, ast.Constant):
@@ -402,9 +407,18 @@ def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str
         elif isinstance(node, ast.Name):
             if id(node) not in functions:
                 used.add(node.id)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            if not isinstance(node.left, ast.Name) or not _is_small(node.right):
+                raise refuse("it has a power other than one of a symbol, up to the eighth")
+        elif isinstance(node, ast.Pow):
+            pass  # seen with its operands
         elif not isinstance(node, _RELATION_NODES) or isinstance(node, _RELATION_TOO_BIG):
             raise refuse(f"it has a {type(node).__name__}")
     unknown = sorted(used - set(symbols) - set(_RELATION_FUNCTIONS))
     if unknown:
         raise refuse(f"no source is given for {', '.join(unknown)}")
     return used & set(symbols)
+
+
+def _is_small(exponent: ast.expr) -> bool:
+    return isinstance(exponent, ast.Constant) and exponent.value in range(9)
