@@ -16,7 +16,7 @@ from tests.subclass_utils.wrappers import Measured, Unit
 pytestmark = [
     pytest.mark.slow,
     # torch compiles its own decompositions with torch.jit.script, which warns.
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),
 ]
 
 

@@ -175,7 +175,7 @@ def test_func_vmap_gives_wrappers() -> None:
 
 
 # torch compiles its own decompositions with torch.jit.script, which warns.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_func_jvp_and_vjp_give_wrappers() -> None:
     x = metre(3)
     value, tangent = torch.func.jvp(lambda a: a * a, (x,), (x,))  # type: ignore[misc]
