@@ -228,7 +228,8 @@ class IdentityCheck(OneSourceCheck):
         value = self._value()
         if value is None:
             return "False"
-        return f"id({names[0]}) == {emitter.identity(value, type(value).__name__, vital=True)}"
+        known = emitter.weakly(value, type(value).__name__, vital=True)
+        return f"{names[0]} is {known} is not None"
 
     def pattern(self) -> tuple[str, Any] | None:
         if self._singleton or self._static:

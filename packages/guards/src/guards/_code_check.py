@@ -47,8 +47,8 @@ class CodeCheck(OneSourceCheck):
         if code is None:
             return slow
         kind = emitter.constant(types.FunctionType, "function")
-        known = emitter.identity(code, code.co_name)
-        return f"(type({names[0]}) is {kind} and id({names[0]}.__code__) == {known} or {slow})"
+        known = emitter.weakly(code, code.co_name)
+        return f"(type({names[0]}) is {kind} and {names[0]}.__code__ is {known} or {slow})"
 
     def _same_code(self, value: object) -> bool:
         function = plain_function(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import keyword
 import re
 import weakref
@@ -22,7 +23,7 @@ __all__ = ["AbsentValueError", "Emitter", "is_heap_type"]
 # A global costs more to read than a local; from so many reads on it pays to make one of it.
 _OFTEN = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_BUILTINS = {"type": type, "len": len, "id": id}
+_BUILTINS = {"type": type, "len": len}
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made at run time, which may die
 _type_flags = type.__dict__["__flags__"].__get__
@@ -115,8 +116,8 @@ class Emitter:
         self._names[id(value)] = (name, value)
         return name
 
-    def identity(self, value: object, hint: str, *, vital: bool = False) -> str:
-        """Name the ``id`` of a value that is held weakly; when it dies, no ``id`` equals it.
+    def weakly(self, value: object, hint: str, *, vital: bool = False) -> str:
+        """Write what gives a value that is held weakly, or None once it is dead.
 
         ``vital`` says that once it is dead, the whole check can never hold again.
 
@@ -124,33 +125,12 @@ class Emitter:
             TypeError: the value takes no weak reference.
         """
         known = self._weak_names.get(id(value))
-        if known is None:
-            known = self._free_name(f"id_of_{hint}")
-            self.namespace[known] = identity = id(value)
-            self._weak_names[identity] = known
-            self.forget_when_dead(value, known, -1)
-            self.forget_when_dead(value, identity, None, self._weak_names)
+        if known is None or self.namespace[known]() is not value:
+            reference = weakref.ref(value)
+            known = self._weak_names[id(value)] = self.constant(reference, f"ref_{hint}")
         if vital:
             self._vital_ones.append(weakref.ref(value, self.death.happen))
-        return known
-
-    def forget_when_dead(
-        self, value: object, name: object, instead: Any, table: dict[Any, Any] | None = None
-    ) -> None:
-        """Put ``instead`` in the place of a name when a value dies; None removes the name.
-
-        Raises:
-            TypeError: the value takes no weak reference.
-        """
-        target: dict[Any, Any] = self.namespace if table is None else table
-
-        def died(_: object) -> None:
-            if instead is None:
-                target.pop(name, None)
-            else:
-                target[name] = instead
-
-        self._weakrefs.append(weakref.ref(value, died))
+        return f"{known}()"
 
     def same_objects(self, values: tuple[object, ...], hint: str, variable: str = "values") -> str:
         """Write the test that a variable, a tuple, holds these very objects.
@@ -165,12 +145,15 @@ class Emitter:
             if is_kept_anyway(value):
                 kept.append(value)
                 continue
-            self.forget_when_dead(value, name, b"")
+            self._weakrefs.append(weakref.ref(value, functools.partial(self._forget, name)))
             self._vital_ones.append(weakref.ref(value, self.death.happen))
         self._kept.append(kept)
         read, arguments = address_reader(len(values))
         reader = self.constant(read, f"read_{len(values)}_addresses")
         return f"{reader}({arguments.replace('values', variable)}).raw == {name}"
+
+    def _forget(self, name: str, _: object) -> None:
+        self.namespace[name] = b""
 
     def keep_watching(self, classes: Iterable[type]) -> None:
         """Let no other class take the place of one that is compared by its bare address."""
@@ -181,9 +164,9 @@ class Emitter:
                 self._vital_ones.append(weakref.ref(cls, self.death.happen))
 
     def is_type(self, variable: str, cls: type, *, vital: bool = False) -> str:
-        """Write the test that a variable's class is exactly ``cls``; for ``vital`` see identity."""
+        """Write the test that a variable's class is exactly ``cls``; for ``vital`` see weakly."""
         if not is_kept_anyway(cls):
-            return f"id(type({variable})) == {self.identity(cls, cls.__name__, vital=vital)}"
+            return f"type({variable}) is {self.weakly(cls, cls.__name__, vital=vital)}"
         return f"type({variable}) is {self.constant(cls, f'type_{cls.__name__}')}"
 
     def prove_type(self, variable: str, cls: type) -> None:

@@ -17,7 +17,7 @@ __all__ = ["Group", "plan"]
 _PRICE = {"tensors": 60, "same": 170, "type": 300, "keys": 800}
 _SAVES = {
     "tensors": 40,
-    "identity": 28,
+    "identity": 20,
     "single": 8,
     "constant": 9,
     "immutable": 9,

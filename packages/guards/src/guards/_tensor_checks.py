@@ -261,8 +261,13 @@ class OverlapCheck(Check):
         self.free = len(first)
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        check = emitter.constant(self._apart, "storages_apart")
-        return f"{check}([{', '.join(names)}])"
+        values = f"[{', '.join(names)}]"
+        slow = f"{emitter.constant(self._apart, 'storages_apart')}({values})"
+        if self.free:
+            return slow
+        known = " and ".join(emitter.is_type(name, torch.Tensor) for name in names)
+        overlapping = emitter.constant(private.overlapping_tensors(), "overlapping")
+        return f"{known} and not {overlapping}({values}, False) or {slow}"
 
     def _apart(self, values: list[Any]) -> bool:
         return not self._offenders(values)

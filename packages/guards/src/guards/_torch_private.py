@@ -27,6 +27,7 @@ __all__ = [
     "dispatch_state",
     "is_odd",
     "overlapping",
+    "overlapping_tensors",
     "tensor_guards",
     "tensor_reason",
     "with_lazy_bits",
@@ -81,9 +82,16 @@ def tensor_reason(guards: Any, tensor: torch.Tensor) -> str:
 
 def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:
     """Give the positions of the tensors that share memory with another one."""
-    compute = _look_up(torch._C, "_dynamo.guards.compute_overlapping_tensors")
-    found: Iterable[int] = compute(tensors, symbolic=False)
+    found: Iterable[int] = overlapping_tensors()(tensors, symbolic=False)
     return found
+
+
+def overlapping_tensors() -> Callable[..., Iterable[int]]:
+    """Give torch's function that finds the tensors of a list which share memory."""
+    compute: Callable[..., Iterable[int]] = _look_up(
+        torch._C, "_dynamo.guards.compute_overlapping_tensors"
+    )
+    return compute
 
 
 # What a dispatch key means to somebody who does not know the dispatcher. Keys that only say where

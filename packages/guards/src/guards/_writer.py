@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Writer"]
 
 # A condition that begins like this reads ``v`` there first, unless something in it is put off.
-_READS_FIRST = ("v is ", "(v is ", "type(v) is ", "(type(v) is ", "id(v) == ", "id(type(v)) == ")
+_READS_FIRST = ("v is ", "(v is ", "type(v) is ", "(type(v) is ")
 _PUTS_OFF = re.compile(r"\b(?:if|for|lambda)\b|:=")
 _V = re.compile(r"\bv\b")
 
