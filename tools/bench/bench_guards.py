@@ -5,79 +5,35 @@ from __future__ import annotations
 import functools
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from guards import AttrSource, GetItemSource, Guard, GuardBuilder, LocalSource, Source
+from guards import (
+    AttrSource,
+    GetItemSource,
+    GlobalStateSource,
+    Guard,
+    GuardBuilder,
+    LocalSource,
+    Source,
+    TensorPropertySource,
+)
 from guards import compile_guards as compile_them
 
+from tools.bench.guard_kinds import KINDS, MIXED, add_tensor, plain
 from tools.bench.row import Row, at_most
 from tools.bench.timing import Statement, alternate
 
 SIZES = (1, 10, 100, 1000)
+STATES = (
+    "GRAD_MODE",
+    "AUTOCAST_STATE",
+    "DEFAULT_DTYPE",
+    "DETERMINISTIC_ALGORITHMS",
+    "DEFAULT_DEVICE",
+)
 TREE = "RootGuardManager"
-
-
-class Thing:
-    """An object of a user's class."""
-
-
-def add_tensor(node: Any, value: torch.Tensor) -> None:
-    """Add torch's own check of a tensor."""
-    keys = torch._C._dispatch_keys(value)
-    size, stride = list(value.size()), list(value.stride())
-    node.add_tensor_match_guard(value, size, stride, "x", ["x"], None, type(value), keys)
-
-
-def add_equals(node: Any, value: object) -> None:
-    """Add torch's own comparison with a constant."""
-    node.add_equals_match_guard(value, ["x"], None)
-
-
-def add_keys(node: Any, value: dict[str, int]) -> None:
-    """Add torch's own check of the number of keys, and of each key."""
-    node.add_dict_length_check_guard(len(value), ["x"], None)
-    for key in value:
-        node.add_dict_contains_guard(True, key, ["x"], None)
-
-
-Kind = tuple[str, Callable[[int], Any], Callable[[Any, Any], None]]
-KINDS: dict[str, Kind] = {
-    "tensors": ("TENSOR_MATCH", lambda i: torch.zeros(3, 4), add_tensor),
-    "types": (
-        "TYPE_MATCH",
-        lambda i: Thing(),
-        lambda node, value: node.add_type_match_guard(id(type(value)), ["x"], None),
-    ),
-    "identities": (
-        "ID_MATCH",
-        lambda i: Thing(),
-        lambda node, value: node.add_id_match_guard(id(value), ["x"], None),
-    ),
-    "ints": ("EQUALS_MATCH", lambda i: 1000 + i, add_equals),
-    "strings": ("EQUALS_MATCH", lambda i: f"text {i}", add_equals),
-    "tuples": ("EQUALS_MATCH", lambda i: (1, i, "x"), add_equals),
-    "bools": (
-        "BOOL_MATCH",
-        lambda i: True,
-        lambda node, value: node.add_true_match_guard(["x"], None),
-    ),
-    "lengths": (
-        "SEQUENCE_LENGTH",
-        lambda i: [0] * 5,
-        lambda node, value: node.add_length_check_guard(5, ["x"], None),
-    ),
-    "dict keys": ("DICT_KEYS_MATCH", lambda i: {f"k{n}": n for n in range(5)}, add_keys),
-}
-MIXED = ("tensors", "types", "ints", "bools", "strings", "identities")
-
-
-def plain() -> Any:
-    """Give torch's own name for a node without shortcuts."""
-    from torch._dynamo.guards import GuardManagerType
-
-    return GuardManagerType.GUARD_MANAGER
 
 
 def root() -> Any:
@@ -92,11 +48,11 @@ def set_of(kinds: tuple[str, ...], count: int) -> tuple[Any, Any, dict[str, Any]
     scope: dict[str, Any] = {}
     guards, tree = [], root()
     for number in range(count):
-        name, make, add = KINDS[kinds[number % len(kinds)]]
+        kind = KINDS[kinds[number % len(kinds)]]
         key = f"x{number}"
-        value = scope[key] = make(number)
-        guards.append(Guard(LocalSource(key), getattr(GuardBuilder, name)))
-        add(tree.dict_getitem_manager(key, f"L['{key}']", value, plain()), value)
+        value = scope[key] = kind.value(number)
+        guards.append(Guard(LocalSource(key), kind.create))
+        kind.add(tree.dict_getitem_manager(key, f"L['{key}']", value, plain()), value)
     return compile_them(guards, scope), tree, scope
 
 
@@ -120,15 +76,73 @@ def parameters_of(layers: int) -> tuple[Any, Any, dict[str, Any]]:
     return compile_them(guards, scope), tree, scope
 
 
+def pairs_of(count: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Do the same for so many pairs of locals that are one and the same object."""
+    from torch._C._dynamo.guards import install_object_aliasing_guard
+
+    scope: dict[str, Any] = {}
+    guards, tree = [], root()
+    for number in range(count):
+        keys = f"x{number}", f"y{number}"
+        scope.update(dict.fromkeys(keys, torch.zeros(2)))
+        same = functools.partial(GuardBuilder.DUPLICATE_INPUT, source_b=LocalSource(keys[1]))
+        guards.append(Guard(LocalSource(keys[0]), same))
+        nodes = [tree.dict_getitem_manager(key, "…", scope[key], plain()) for key in keys]
+        install_object_aliasing_guard(nodes[0], nodes[1], ["x is y"], None)
+    return compile_them(guards, scope), tree, scope
+
+
+def relations_of(count: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Do the same for relations between sizes, which torch's tree leaves to one Python function."""
+    scope: dict[str, Any] = {}
+    guards, tests = [], []
+    for number in range(count):
+        x, y = f"x{number}", f"y{number}"
+        scope[x], scope[y] = torch.zeros(6, 2), torch.zeros(3)
+        symbols = {key: TensorPropertySource(LocalSource(key), "size", 0) for key in (x, y)}
+        relation = functools.partial(
+            GuardBuilder.SHAPE_RELATION, relation=f"{x} == 2 * {y}", symbols=symbols
+        )
+        guards.append(Guard(LocalSource(x), relation))
+        tests.append(f"L['{x}'].size()[0] == 2 * L['{y}'].size()[0]")
+    tree = root()
+    tree.add_lambda_guard(eval(f"lambda L: {' and '.join(tests)}"), ["relations"], None)
+    return compile_them(guards, scope), tree, scope
+
+
+def apart(count: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Do the same for so many tensors of one storage that do not overlap."""
+    from torch._C._dynamo.guards import install_storage_overlapping_guard
+
+    whole, tree = torch.zeros(8 * count), root()
+    scope = {f"x{i}": whole[8 * i : 8 * i + 8] for i in range(count)}
+    sources = [LocalSource(key) for key in scope]
+    kind = functools.partial(GuardBuilder.STORAGE_OVERLAP, overlapping=[], non_overlapping=sources)
+    nodes = [tree.dict_getitem_manager(key, "…", scope[key], plain()) for key in scope]
+    install_storage_overlapping_guard([], nodes, ["apart"], None)
+    return compile_them([Guard(sources[0], kind)], scope), tree, scope
+
+
+def state(*kinds: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Do the same for torch's own state; its tree looks at all of it in one guard."""
+    from torch._C._dynamo.guards import GlobalStateGuard
+
+    tree = root()
+    if kinds == ("DEFAULT_DEVICE",):
+        tree.add_default_device_guard(["device"], None)
+    else:
+        tree.add_global_state_guard(GlobalStateGuard(), ["state"], None)
+    guards = [Guard(GlobalStateSource(), getattr(GuardBuilder, kind)) for kind in kinds]
+    return compile_them(guards, {}), tree, {}
+
+
 def building(count: int) -> float:
     """Give the processor time of making a check of so many guards of several kinds."""
-    scope = {f"x{i}": KINDS[MIXED[i % len(MIXED)]][1](i) for i in range(count)}
+    kinds = [KINDS[MIXED[i % len(MIXED)]] for i in range(count)]
+    scope = {f"x{i}": kind.value(i) for i, kind in enumerate(kinds)}
     best = float("inf")
     for _ in range(5):
-        guards = [
-            Guard(LocalSource(f"x{i}"), getattr(GuardBuilder, KINDS[MIXED[i % len(MIXED)]][0]))
-            for i in range(count)
-        ]
+        guards = [Guard(LocalSource(f"x{i}"), kind.create) for i, kind in enumerate(kinds)]
         gc.collect()
         start = time.thread_time()
         compile_them(guards, scope)
@@ -156,13 +170,18 @@ def rows() -> Iterator[Row]:
             strict = kind == "tensors" or count <= 10
             made = set_of((kind,), count)
             yield compared(f"check {count:,} {kind}", made, 1.0 if strict else 1.3)
+    for name, several in {"same object": pairs_of, "relations of sizes": relations_of}.items():
+        for count in SIZES:
+            yield compared(f"check {count:,} {name}", several(count), 1.0 if count <= 10 else 1.3)
+    for count in (2, 10):
+        yield compared(f"check {count} tensors lie apart", apart(count), 1.0)
+    for code in STATES:
+        yield compared(f"check {code}", state(code), 1.0)
+    yield compared("check all four of GLOBAL_STATE", state(*STATES[:4]), 1.0)
     for count in SIZES[1:]:
         yield compared(f"check {count:,} mixed", set_of(MIXED, count), 1.0)
-    for name, make in {
-        "check parameters, 1 layer": functools.partial(parameters_of, 1),
-        "check parameters, 100 layers": functools.partial(parameters_of, 100),
-    }.items():
-        yield compared(name, make(), 1.0)
+    for name, layers in {"1 layer": 1, "100 layers": 100}.items():
+        yield compared(f"check parameters, {name}", parameters_of(layers), 1.0)
     large = building(1000)
     yield Row("build 1,000 guards", "60 ms", large, 60e-3, at_most(1))
     yield Row("build 1,000 guards", "ten times 100", large, 10 * building(100), at_most(1.5))
