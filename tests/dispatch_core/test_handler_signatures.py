@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from dispatch_core import (
     handle_of,
     ops,
 )
+from dispatch_core._signatures import _default_differences
 
 aten = ops.aten
 
@@ -117,6 +119,30 @@ ONE_DIFFERENCE: dict[str, tuple[Any, Callable[..., Any], str]] = {
 def test_one_difference_is_one_sentence(name: str) -> None:
     op, handler, sentence = ONE_DIFFERENCE[name]
     assert refused(op, handler).differences == (sentence,)
+
+
+class MyText(str):
+    """A text that is not one of torch's own."""
+
+
+def test_default_that_only_looks_alike_is_named_by_its_type() -> None:
+    own = MyText("none")
+
+    def gelu(self: Any, *, approximate: Any = own) -> Any:
+        raise AssertionError
+
+    assert refused(aten.gelu.default, gelu).differences == (
+        "the default of 'approximate' is 'none', not a MyText that looks alike",
+    )
+
+
+def test_default_that_is_no_number_fits_itself() -> None:
+    with torch.library._scoped_library("signaturetest", "DEF") as library:
+        library.define("fill(Tensor x, float value) -> Tensor")
+        handle: Any = handle_of("signaturetest::fill")
+        nan_param = dataclasses.replace(handle.params[1], required=False, default=float("nan"))
+        own = inspect.Parameter("value", inspect.Parameter.KEYWORD_ONLY, default=float("nan"))
+        assert _default_differences(nan_param, own) == []
 
 
 FITTING: dict[str, tuple[Any, Callable[..., Any]]] = {

@@ -164,7 +164,10 @@ def _default_differences(param: Param, own: inspect.Parameter) -> list[str]:
     if own.default is _EMPTY:
         return [f"{param.name!r} has no default; torch leaves it out when it is {param.default!r}"]
     if not _same(param.default, own.default):
-        return [f"the default of {param.name!r} is {param.default!r}, not {own.default!r}"]
+        wanted, found = repr(param.default), repr(own.default)
+        if wanted == found:  # a number or text of a subclass
+            found = f"a {type(own.default).__qualname__} that looks alike"
+        return [f"the default of {param.name!r} is {wanted}, not {found}"]
     return []
 
 
@@ -175,7 +178,9 @@ def _same(wanted: object, own: object) -> bool:
             and len(wanted) == len(own)
             and all(map(_same, wanted, own))
         )
-    return type(wanted) is type(own) and wanted == own
+    if type(wanted) is not type(own):
+        return False
+    return wanted == own or (wanted != wanted and own != own)  # nan
 
 
 def _write(params: Sequence[Param]) -> str:

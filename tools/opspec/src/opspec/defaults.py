@@ -154,7 +154,11 @@ def _convert_enum(type_: Named, value: Literal_) -> EnumDefault:
         raise _mismatch(type_, value)
     if found is None:
         written = value.name if isinstance(value, Symbol) else str(value)
-        near = near_matches(written, ENUMS[type_.name])
+        in_python = written.removeprefix("torch.")
+        if in_python != written and enum_by_name(type_.name, in_python) is not None:
+            remedy = f"a schema writes it without torch: {in_python}"
+            raise Mismatch(f"{type_.name} has no value {written}", remedy)
+        near = near_matches(in_python, ENUMS[type_.name])
         examples = ", ".join(list(ENUMS[type_.name])[:4])
         remedy = f"did you mean {near[0]}?" if near else f"it has {examples}, …"
         raise Mismatch(f"{type_.name} has no value {_literal_text(value)}", remedy)

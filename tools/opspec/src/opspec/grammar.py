@@ -117,6 +117,9 @@ class Parser(TypeParser):
         if self.is_at(":") and self.tokens[self.at + 1].kind == "number":
             self.take()
             return Symbol(f"{name}:{self.take().text}")
+        while self.is_at(".") and self.tokens[self.at + 1].kind == "name":
+            self.take()
+            name += f".{self.take().text}"  # no schema has this, but Python does: torch.float
         return Symbol(name)
 
     def _number(self) -> Literal_:
