@@ -101,8 +101,11 @@ class Emitter:
 
     def _free_name(self, hint: str) -> str:
         hint = "".join(c if c.isalnum() else "_" for c in hint) or "constant"
-        number = self._serial[hint] = self._serial.get(hint, -1) + 1
-        return hint if number == 0 and hint not in self.namespace else f"{hint}_{number}"
+        while True:
+            number = self._serial[hint] = self._serial.get(hint, -1) + 1
+            name = hint if number == 0 else f"{hint}_{number}"
+            if name not in self.namespace:
+                return name
 
     def constant(self, value: object, hint: str) -> str:
         """Name a value that the function keeps alive; not for what a guard is about."""
@@ -110,8 +113,6 @@ class Emitter:
         if known is not None:
             return known[0]
         name = self._free_name(hint)
-        while name in self.namespace:
-            name = self._free_name(hint)
         self.namespace[name] = value
         self._names[id(value)] = (name, value)
         return name
@@ -227,9 +228,12 @@ class Emitter:
         counts = Counter(_WORD.findall(body))
         names = dict.fromkeys([*_BUILTINS, *(name for name, _ in self._names.values())])
         often = [n for n in names if counts[n] >= _OFTEN and not keyword.iskeyword(n)]
+        lines = []
         for name in often:
-            self.namespace[f"the_{name}"] = _BUILTINS.get(name) or self.namespace[name]
-        return [f"{name} = the_{name}" for name in often]
+            known = self._free_name(f"the_{name}")
+            self.namespace[known] = _BUILTINS.get(name) or self.namespace[name]
+            lines.append(f"{name} = {known}")
+        return lines
 
     def statement(self, line: str) -> None:
         """Put a line in front of the condition that is being written."""
