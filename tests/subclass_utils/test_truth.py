@@ -15,7 +15,7 @@ from tests.subclass_utils.truth import compare_run, quiet
 
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
 LAYOUTS = ("slice", "transpose", "conj", "neg")
-CONTEXTS = ("plain", "no_grad", "inference", "inference_inside")
+CONTEXTS = ("plain", "no_grad", "inference", "inference_inside", "watched", "inference_watched")
 
 # Operators without a tensor among their arguments: there is nothing to wrap.
 FACTORIES = {
@@ -42,6 +42,17 @@ UNINITIALISED = (
 )
 # Their backward allocates plain tensors by shape and dtype, in Python, and fills them.
 PLAIN_GRADIENTS = {"nn_functional_linear_cross_entropy_chunked_none"}
+
+# A mode is shown the parts of these composite operators. So many writes to `out`, or to what they
+# fill step by step, are not those of the whole, which a plain tensor without a mode goes through.
+IN_PARTS_FOR_MODES = {
+    *("linalg_cond", "linalg_matrix_norm", "linalg_matrix_power", "linalg_matrix_rank"),
+    *("linalg_matrix_rank_hermitian", "linalg_multi_dot", "linalg_norm", "linalg_pinv"),
+    *("linalg_norm_subgradients_at_zero", "linalg_tensorinv", "linalg_tensorsolve"),
+    *("linalg_vecdot", "nanquantile", "nn_functional_max_pool1d", "nn_functional_one_hot"),
+    *("norm_nuc", "quantile", "special_ndtr", "tensordot"),
+}
+BY_PARTS = ("version is", "is_view is", "has_base is", "stride is")
 
 FAST = 23  # every so manieth entry in the normal run
 
@@ -137,6 +148,9 @@ def faults_of(op: OpInfo, most: int, context: str, backward: bool = False) -> li
             outcome = compare_run(function, (args, kwargs), context=context, backward=backward)
             for fault in outcome.faults:
                 if op.formatted_name.startswith(UNINITIALISED) and "other values" in fault:
+                    continue
+                in_parts = context.endswith("watched") and op.formatted_name in IN_PARTS_FOR_MODES
+                if in_parts and any(fact in fault for fact in BY_PARTS):
                     continue
                 if op.formatted_name in PLAIN_GRADIENTS and "is a Tensor" in fault:
                     continue

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from dispatch_core import Recorder
 from subclass_utils import WrapperTensor
 from torch.utils._pytree import tree_flatten, tree_map_only
 
@@ -22,6 +23,8 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "no_grad": torch.no_grad,
     "inference": torch.inference_mode,
     "inference_inside": torch.inference_mode,
+    "watched": contextlib.nullcontext,
+    "inference_watched": torch.inference_mode,
 }
 
 
@@ -214,6 +217,9 @@ def compare_run(
     enter = CONTEXTS[context]
     args, kwargs = inputs
     inside = context.endswith("inside")
+    # A mode that does nothing but watch; what torch does otherwise to a plain tensor in one is none
+    # of ours, so that the plain run has none.
+    watch = Recorder if context.endswith("watched") else contextlib.nullcontext
     with quiet():
         plain = copy_all((args, kwargs))
         source = copy_all((args, kwargs))
@@ -233,7 +239,8 @@ def compare_run(
                 refusal = error
             torch.default_generator.manual_seed(7)
             try:
-                got = function(*wrapped[0], **wrapped[1])
+                with watch():
+                    got = function(*wrapped[0], **wrapped[1])
             except Exception as error:
                 if refusal is not None:
                     return Outcome(True, [])

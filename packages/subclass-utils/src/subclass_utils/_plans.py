@@ -75,9 +75,26 @@ def _choose(cls: type[Any], func: Any, entry: Any) -> TypedPlan:
     def composite(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if is_kept(func):
             return whole(types, args, kwargs)
+        if cls._transparent and not _has_wrapper(args, kwargs):  # enable_python_mode
+            wrap = cls.from_plain
+            args, kwargs = roles_of(func).replace_tensors(
+                args, kwargs, lambda value, name: wrap(value) if _is_tensor(value) else value, {}
+            )
         return parts(args, kwargs)
 
     return composite
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _has_wrapper(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    for value in (*args, *kwargs.values()):
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if hasattr(type(item), "inner_tensors"):
+                return True
+    return False
 
 
 def runs_in_parts(func: Any) -> bool:

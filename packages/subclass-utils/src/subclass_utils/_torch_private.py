@@ -36,6 +36,8 @@ __all__ = [
     "is_composite_implicit",
     "is_fake",
     "keys_below_wrapper_key",
+    "looking_for_no_modes",
+    "looks_for_modes",
     "make_outside",
     "mkldnn_layout",
     "no_torch_function",
@@ -114,6 +116,29 @@ restore_caller_state: Callable[[], AbstractContextManager[None]] = _look_up(
 
 While a handler runs torch excludes autograd, version counting, the conjugate and negative bits.
 """
+
+_is_included: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispatch_key_included")
+_included: Callable[[], Any] = _look_up(torch._C, "_dispatch_tls_local_include_set")
+_excluded: Callable[[], Any] = _look_up(torch._C, "_dispatch_tls_local_exclude_set")
+_force_keys: Callable[[Any, Any], AbstractContextManager[None]] = _look_up(
+    torch._C, "_ForceDispatchKeyGuard"
+)
+_python_key = _look_up(_dispatch_key, "Python")
+
+
+def looks_for_modes() -> bool:
+    """Say whether operators look for a mode: so it is in a restored state of a call in a mode.
+
+    Where the mode has been taken off, because it is what called, there is none to find.
+    """
+    return _is_included(_python_key) and _count_modes() == 0
+
+
+def looking_for_no_modes() -> AbstractContextManager[None]:
+    """Let operators look for no mode."""
+    include = _included().remove(_python_key).remove(_snapshot_key)
+    return _force_keys(include, _excluded())
+
 
 _is_excluded: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispatch_key_excluded")
 

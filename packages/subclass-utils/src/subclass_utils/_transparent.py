@@ -21,6 +21,8 @@ from subclass_utils._torch_private import (
     fast_call,
     is_alias_of,
     is_composite_implicit,
+    looking_for_no_modes,
+    looks_for_modes,
     outside_of_handlers,
     restore_caller_state,
     set_version,
@@ -85,7 +87,11 @@ class Transparent:
                 self.note_plain_version(state, argument)
         if state.restore and not outside_of_handlers():
             with restore_caller_state():
-                result = self.call(*new_args, **new_kwargs)
+                if looks_for_modes():
+                    with looking_for_no_modes():
+                        result = self.call(*new_args, **new_kwargs)
+                else:
+                    result = self.call(*new_args, **new_kwargs)
         else:
             result = self.call(*new_args, **new_kwargs)
         for argument in self.written:
@@ -224,6 +230,8 @@ class Transparent:
 
     def wrap_each(self, state: _Call, values: Sequence[Any]) -> list[Any]:
         """Wrap the results of an operator on lists, each by the arguments at its place."""
+        if not state.inner:  # enable_python_mode
+            return [self.wrap(state, value, None) for value in values]
         lists = [value for value in state.values.values() if isinstance(value, list | tuple)]
         single = [value for value in state.values.values() if isinstance(value, torch.Tensor)]
         return [
