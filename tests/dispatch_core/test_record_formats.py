@@ -87,7 +87,7 @@ def test_chrome_trace_is_as_the_format_asks() -> None:
     for entry, event in zip(complete, recorder.events, strict=True):
         assert entry["name"] == event.name
         assert isinstance(entry["cat"], str)
-        assert entry["dur"] * 1000 == event.duration_ns
+        assert round(entry["dur"] * 1000) == event.duration_ns
         assert entry["ts"] >= 0
     assert complete[0]["ts"] == 0
     assert {entry["tid"] for entry in metadata} == {entry["tid"] for entry in complete} == {0, 1}

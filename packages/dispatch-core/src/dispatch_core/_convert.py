@@ -58,11 +58,20 @@ def _keep(value: Any) -> Any:
     return value
 
 
+def _single(value: Any) -> Any:
+    """Take the number out of an array of one, as torch does, without NumPy's warning."""
+    is_array = hasattr(value, "__array_interface__") and getattr(value, "ndim", 0) > 0
+    return value.item() if is_array and not isinstance(value, torch.Tensor) else value
+
+
 def _real(value: Any) -> Any:
     """Drop the imaginary part of a NumPy complex number, as torch does, without its warning.
 
     numpy.complex128 is a subclass of complex; what makes it a number for torch is its `__int__`.
     """
+    single = _single(value)
+    if single is not value:
+        return single.real
     if not isinstance(value, numbers.Complex) or isinstance(value, numbers.Real):
         return value
     return value.real if hasattr(value, "__int__") else value
@@ -89,6 +98,7 @@ def _to_float(value: Any) -> Any:
 def _to_complex(value: Any) -> Any:
     if isinstance(value, (_SYMBOLIC, str, bytes)):
         return value
+    value = _single(value)
     return complex(_plain_number(value) if isinstance(value, (float, complex)) else value)
 
 
