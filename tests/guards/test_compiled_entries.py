@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
 import re
@@ -13,6 +14,7 @@ import guards
 import pytest
 import torch
 from guards import EntryReport, NotCompiledError
+from guards import _compiled_reasons as reasons
 from guards import _compiled_texts as texts
 from guards import _torch_private as private
 from torch import nn
@@ -167,6 +169,68 @@ def test_inputs_that_become_one_tensor() -> None:
     explained = report.explain(same, same)
     assert explained is not None
     assert not ADDRESS.search(str(explained))
+    assert explained.code == "NO_TENSOR_ALIASING"
+    assert str(explained).startswith(
+        "L['x'], L['y'] are different tensors: expected different tensors, found L['y'] is L['x']"
+    )
+
+
+def one_of(compiled: Any, *before: Any) -> EntryReport:
+    compiled(*before)
+    (report,) = guards.inspect(compiled)
+    assert report.explain(*before) is None
+    return report
+
+
+def sums(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x + y
+
+
+def first_of(x: torch.Tensor, values: dict[str, int]) -> torch.Tensor:
+    return x * next(iter(values.values()))
+
+
+def times_if_more(x: torch.Tensor, n: int) -> torch.Tensor:
+    return x * n if n > 2 else x * 3
+
+
+def test_inputs_that_become_two_tensors() -> None:
+    x = torch.ones(2)
+    explained = one_of(compile_eagerly(sums), x, x).explain(x, torch.ones(2))
+    assert explained is not None
+    assert str(explained).startswith("L['x'] is L['y']: expected the same object, found two")
+
+
+def test_dict_of_another_class() -> None:
+    x = torch.ones(2)
+    report = one_of(compile_eagerly(first_of), x, collections.OrderedDict(a=1))
+    explained = report.explain(x, {"a": 1})
+    assert explained is not None
+    assert explained.code == "TYPE_MATCH"
+    assert str(explained).startswith(
+        "type(L['values']) is collections.OrderedDict: expected of type collections.OrderedDict, "
+        "found of type dict"
+    )
+
+
+def test_number_out_of_the_range_that_was_compiled() -> None:
+    compiled = compile_eagerly(times_if_more)
+    x = torch.ones(2)
+    for n in (3, 4):
+        compiled(x, n)
+    more = guards.inspect(compiled)[0]
+    explained = more.explain(x, 1)
+    assert explained is not None
+    assert explained.code == "SHAPE_ENV"
+    assert explained.actual == "L['n'] is 1"
+
+
+def test_places_of_a_relation() -> None:
+    scope: dict[str, Any] = {"L": {"x": torch.ones(2, 3), "c": Scaled()}, "G": {"n": 4}}
+    expression = "2*L['x'].size()[1] + G['n'] <= 3 or not L['c'].factor"
+    expected, actual = reasons._of_relation(expression, scope)
+    assert expected == expression
+    assert actual == f"L['x'].size()[1] is 3, G['n'] is 4, L['c'].factor is {Scaled().factor}"
 
 
 def test_dynamic_shapes_show_sizes() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import inspect as python_inspect
 import json
-import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 import torch
 
+from guards import _compiled_reasons as reasons
 from guards import _compiled_texts as texts
 from guards import _torch_private as private
 from guards._constants import spell
@@ -93,19 +93,11 @@ class EntryReport:
         if verdict.result:
             return None
         scope = {**(manager.closure_vars or {}), "L": dict(L), "G": self._place.globals}
-        failures = _failures(self.guards, scope)
+        failures = reasons.failures(self.guards, scope)
         if not failures:
             # A guard between several values, which torch cannot test by itself.
-            failures = [
-                Explanation(
-                    "GUARD",
-                    texts.in_words(part),
-                    "to hold",
-                    "it does not",
-                    texts.user_location(part),
-                )
-                for part in verdict.verbose_code_parts or ["the guards together"]
-            ]
+            parts = verdict.verbose_code_parts or ["the guards together"]
+            failures = [reasons.of_part(p, self.guards, manager.root, scope) for p in parts]
         top = failures[0]
         return dataclasses.replace(top, failures=tuple(failures))
 
@@ -321,67 +313,3 @@ def _guards(root: Any) -> Iterator[GuardReport]:
 
 def _guard_report(code: str, source: str, part: str, leaf: Any) -> GuardReport:
     return GuardReport(code, source, texts.in_words(part), texts.user_location(part), leaf, part)
-
-
-# These keep what they have seen until the whole tree has been checked: asking one by itself
-# would make torch's next check fail.
-_RELATIONAL = {"NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING"}
-_ABOUT_THE_WHOLE_VALUE = {"TYPE_MATCH", "TENSOR_MATCH", "ID_MATCH", "NONE_MATCH"}
-
-
-def _failures(guards: tuple[GuardReport, ...], scope: dict[str, Any]) -> list[Explanation]:
-    """Find the guards that do not hold, without those that only follow from another's failure."""
-    failures: list[Explanation] = []
-    broken: list[str] = []
-    for guard in guards:
-        if guard.code in _RELATIONAL or any(_reaches(guard, source) for source in broken):
-            continue
-        try:
-            value = eval(guard.source, scope) if guard.source else scope["L"]
-        except Exception as error:
-            why = "missing" if is_a(error, LookupError) else type(error).__name__
-            failures.append(
-                Explanation(guard.code, guard.expression, "there", why, guard.user_location)
-            )
-            broken.append(guard.source)
-            continue
-        if not _holds(guard, value, scope):
-            failures.append(_explain(guard, value, scope))
-            if guard.source and guard.code in _ABOUT_THE_WHOLE_VALUE:
-                broken.append(guard.source)
-    return failures
-
-
-def _reaches(guard: GuardReport, source: str) -> bool:
-    return source in (guard.source or guard._text)
-
-
-def _holds(guard: GuardReport, value: Any, scope: dict[str, Any]) -> bool:
-    try:
-        if guard.code == "SHAPE_ENV":
-            return bool(eval(texts.without_remarks(guard._text), scope))
-        call = getattr(guard._leaf, "__call__", None)  # noqa: B004  # leaf classes differ in it
-        return True if call is None else bool(call(value))
-    except NotImplementedError:
-        return True
-    except Exception:
-        return False
-
-
-def _explain(guard: GuardReport, value: Any, scope: dict[str, Any]) -> Explanation:
-    expected, actual = guard.expression, "it does not hold"
-    try:
-        if guard.code == "GLOBAL_STATE":
-            expected, actual = texts.state_difference(guard._text)
-        elif guard.code == "SHAPE_ENV":
-            actual = _shape_values(guard.expression, scope)
-        elif guard.source:
-            expected, actual = texts.difference(guard.code, guard.source, guard._text, value)
-    except Exception as error:
-        actual = f"a value that cannot be described ({type(error).__name__})"
-    return Explanation(guard.code, guard.expression, expected, actual, guard.user_location)
-
-
-def _shape_values(expression: str, scope: dict[str, Any]) -> str:
-    parts = sorted(set(re.findall(r"[LG]\[[^\s]+?\]\.(?:size|stride)\(\)\[\d+\]", expression)))
-    return ", ".join(f"{part} is {eval(part, scope)}" for part in parts) or "it does not hold"

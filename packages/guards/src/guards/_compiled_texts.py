@@ -25,7 +25,7 @@ __all__ = [
 _ADDRESS_ARGUMENT = re.compile(r",? ?\b\d{6,}\b")
 _USER_LINE = re.compile(r"\s+#\s(?P<text>.*?)\s+#\s(?P<place>\S+:\d+ in \S+)(?P<hint> \(.*\))?\s*$")
 _FRAMEWORK_LINE = re.compile(r"\s+#\s(?P<place>\S+:\d+ in \S+)\s*$")
-_REMARK = re.compile(r"\s+#\s\(unknown source.*\)\s*$")
+_REMARK = re.compile(r"\s+#\s\(unknown source.*\)\s*$|\s{2,}#\s[^'\"]*$")
 _TYPE_TEST = re.compile(r"___check_type_id\((?P<what>.*?)\), type=<class '(?P<type>[^']+)'>")
 _IDENTITY_TEST = re.compile(
     r"___check_obj_id\((?P<what>.*?)\)(?:, type=<class '(?P<type>[^']+)'>)?"
