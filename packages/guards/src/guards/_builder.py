@@ -240,9 +240,9 @@ class GuardBuilder(GuardBuilderBase):
         if not is_a(value, torch.Tensor):
             raise UnsupportedGuardError(f"TENSOR_MATCH on {guard.name}: got {spell(value)}")
         with torch._C.DisableTorchFunctionSubclass():
-            sizes = _open_dims(guard, list(value.size()), dynamic_sizes)
+            sizes = _open_dims(guard, list(torch.Tensor.size(value)), dynamic_sizes)
             try:
-                strides = _open_dims(guard, list(value.stride()), dynamic_strides)
+                strides = _open_dims(guard, list(torch.Tensor.stride(value)), dynamic_strides)
             except RuntimeError:  # a layout without strides
                 strides = None
         self.add(guard, TensorCheck(self.source(guard), value, sizes, strides), value)

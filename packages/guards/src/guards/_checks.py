@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from guards import _fetch
-from guards._class_names import find_class, importable_name
+from guards._class_names import find_class, importable_name, plain_name
 from guards._constants import is_constant, same_constant, spell, type_name
 from guards._emit import Emitter, is_heap_type
 from guards._errors import UnsupportedGuardError
@@ -140,8 +140,8 @@ class TypeCheck(OneSourceCheck):
     def __init__(self, source: ValueSource, cls: type | str) -> None:
         super().__init__(source)
         wants(is_a(cls, (str, type)), self.code, "a class or its name", cls)
-        self.saved = isinstance(cls, str)
-        if isinstance(cls, str):
+        self.saved = is_a(cls, str)
+        if is_a(cls, str):
             self.name = cls
             known = find_class(cls)
         else:
@@ -224,11 +224,11 @@ class IdentityCheck(OneSourceCheck):
         if self._singleton:
             return f"{names[0]} is {self._value!r}"
         if self._static:
-            return f"{names[0]} is {emitter.constant(self._value, self._value.__name__)}"
+            return f"{names[0]} is {emitter.constant(self._value, plain_name(self._value))}"
         value = self._value()
         if value is None:
             return "False"
-        known = emitter.weakly(value, type(value).__name__, vital=True)
+        known = emitter.weakly(value, plain_name(type(value)), vital=True)
         return f"{names[0]} is {known} is not None"
 
     def pattern(self) -> tuple[str, Any] | None:

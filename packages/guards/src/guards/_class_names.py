@@ -8,7 +8,7 @@ from typing import Any
 from guards import _fetch
 from guards._fetch import MISSING, Absent, is_a
 
-__all__ = ["find_class", "importable_name"]
+__all__ = ["find_class", "importable_name", "plain_name"]
 
 
 def importable_name(cls: type) -> str:
@@ -17,6 +17,12 @@ def importable_name(cls: type) -> str:
     if not is_a(module, str):
         module = "builtins"
     return f"{module}:{type.__dict__['__qualname__'].__get__(cls)}"
+
+
+def plain_name(cls: type) -> str:
+    """Give a class's own name, whatever its metaclass makes of ``__name__``."""
+    name: str = type.__dict__["__name__"].__get__(cls)
+    return name
 
 
 def find_class(name: str) -> type | None:

@@ -9,7 +9,7 @@ import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from guards._class_names import find_class, importable_name
+from guards._class_names import find_class, importable_name, plain_name
 from guards._fetch import Absent, is_a
 from guards._pointers import address_reader, addresses_by_id
 
@@ -167,8 +167,8 @@ class Emitter:
     def is_type(self, variable: str, cls: type, *, vital: bool = False) -> str:
         """Write the test that a variable's class is exactly ``cls``; for ``vital`` see weakly."""
         if not is_kept_anyway(cls):
-            return f"type({variable}) is {self.weakly(cls, cls.__name__, vital=vital)}"
-        return f"type({variable}) is {self.constant(cls, f'type_{cls.__name__}')}"
+            return f"type({variable}) is {self.weakly(cls, plain_name(cls), vital=vital)}"
+        return f"type({variable}) is {self.constant(cls, f'type_{plain_name(cls)}')}"
 
     def prove_type(self, variable: str, cls: type) -> None:
         """Remember that past this line a variable's class is exactly ``cls``."""

@@ -133,18 +133,19 @@ def tensor_facts(
 
     Dimensions that ``sizes`` and ``strides`` leave open are written as ``*``.
     """
+    plain = torch.Tensor  # a subclass may answer for itself, and is not asked
     with torch._C.DisableTorchFunctionSubclass():
         facts = {
             "class": type_name(type(tensor)),
-            "dtype": str(tensor.dtype).removeprefix("torch."),
-            "device": str(tensor.device),
-            "layout": str(tensor.layout).removeprefix("torch."),
-            "requires_grad": str(tensor.requires_grad),
+            "dtype": str(plain.dtype.__get__(tensor)).removeprefix("torch."),
+            "device": str(plain.device.__get__(tensor)),
+            "layout": str(plain.layout.__get__(tensor)).removeprefix("torch."),
+            "requires_grad": str(plain.requires_grad.__get__(tensor)),
             "state": ", ".join(private.dispatch_state(tensor)),
-            "ndim": str(tensor.dim()),
+            "ndim": str(plain.dim(tensor)),
         }
-        facts["size"] = _spell_dims(_dims(tensor.size), sizes)
-        facts["stride"] = _spell_dims(_dims(tensor.stride), strides)
+        facts["size"] = _spell_dims(_dims(plain.size, tensor), sizes)
+        facts["stride"] = _spell_dims(_dims(plain.stride, tensor), strides)
     return facts
 
 
@@ -162,9 +163,9 @@ def _state_difference(wanted: str, found: str) -> tuple[str, str]:
     return ", ".join(expected[i] for i in order), ", ".join(actual[i] for i in order)
 
 
-def _dims(read: Any) -> list[int] | None:
+def _dims(read: Any, tensor: torch.Tensor) -> list[int] | None:
     try:
-        return list(read())
+        return list(read(tensor))
     except Exception:  # sparse tensors have no strides
         return None
 

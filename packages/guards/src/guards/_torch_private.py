@@ -63,7 +63,7 @@ def tensor_guards(tensors: Sequence[torch.Tensor], sizes: Dims, strides: Dims) -
 
     def filled(given: Dims) -> list[list[int | None]]:
         return [
-            [None] * tensor.dim() if own is None else own
+            [None] * torch.Tensor.dim(tensor) if own is None else own
             for tensor, own in zip(tensors, given, strict=True)
         ]
 
