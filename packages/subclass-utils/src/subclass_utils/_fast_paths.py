@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from subclass_utils._fast_lists import list_path
 from subclass_utils._outside import update_outside
 from subclass_utils._roles import TensorResult
 from subclass_utils._torch_private import (
@@ -59,7 +60,7 @@ wrapper.{name} = result
 {metadata}
 """
 _FRESH = """
-result = call({inner}{rest}, **kwargs)
+result = call({inner}{rest})
 dtype = result.dtype
 if result.layout is strided:
 {wrap}
@@ -69,21 +70,26 @@ if result.layout is strided:
 return general.wrap_fresh(result, a0)
 """
 _WRITTEN = """
-result = call({inner}{rest}, **kwargs)
+call({inner}{rest})
 if not x0.is_inference():
     increment_version((x0,))
-if x0.size() != a0.size():
+if x0.layout is not strided and x0.size() != a0.size():
     update_outside(a0, x0)
 return a0
 """
 _VIEW = """
 def run(types, args, kwargs):
     a0 = args[0] if args else None
-    if a0.__class__ is cls and not outside_of_handlers():
+    if a0.__class__ is cls{unless}:
         x0 = a0.{name}
         if x0.layout is strided and not x0.is_complex():
-            with restore_caller_state():
-                result = call(x0, *args[1:], **kwargs)
+            try:
+                with restore_caller_state():
+                    result = call(x0, *args[1:]{keywords})
+            except RuntimeError:
+                if outside_of_handlers():
+                    return general(args, kwargs)
+                raise
             if result is x0:
                 return a0
             dtype = result.dtype
@@ -104,7 +110,8 @@ def fast_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
     """Make the shortest way to run `op` for a class; `general` runs it for any arguments."""
     source = _source(cls, op, general)
     if source is None:
-        return lambda types, args, kwargs: general(args, kwargs)
+        listed = list_path(cls, op, general)
+        return listed or (lambda types, args, kwargs: general(args, kwargs))
     namespace: dict[str, Any] = {
         "cls": cls,
         "call": general.call,
@@ -132,6 +139,8 @@ def _source(cls: type[Any], op: Any, general: Transparent) -> str | None:
         return None
     if "nested" in general.name:  # an outside cannot be made, and the general way says so
         return None
+    if general.may_copy:  # a composite operator may give its own argument back
+        return None
     for position, argument in enumerate(roles.arguments):
         if argument.position != position or argument.is_list:
             return None
@@ -151,9 +160,15 @@ def _source(cls: type[Any], op: Any, general: Transparent) -> str | None:
         if not in_place or result != TensorResult("same", False, first) or not _keeps_place(op):
             return None
         return _with_arguments(op, general, count, _WRITTEN, "")
-    is_view = result == TensorResult("view", False, first) and not general.may_copy
+    is_view = result == TensorResult("view", False, first)
     if is_view and count == 1 and first == "self":
-        return _VIEW.format(name=general.inner_name, wrap=_indented(wrap, 16))
+        keywords = _keywords(op)
+        return _VIEW.format(
+            name=general.inner_name,
+            unless="" if keywords else " and not kwargs",
+            keywords=keywords,
+            wrap=_indented(wrap, 16),
+        )
     return None
 
 
@@ -166,26 +181,48 @@ def _keeps_place(op: Any) -> bool:
 def _with_arguments(op: Any, general: Transparent, count: int, body: str, wrap: str) -> str:
     names = [f"a{index}" for index in range(count)]
     inner = [f"x{index}" for index in range(count)]
-    exact = len(op._schema.arguments) == count
-    rest = "" if exact else f", *args[{count}:]"
-    body = body.format(inner=", ".join(inner), rest=rest, wrap=_indented(wrap, 4))
+    parameters = op._schema.arguments
+    exact = sum(not parameter.kwarg_only for parameter in parameters) == count
+    keywords = _keywords(op)
+    rest = ("" if exact else f", *args[{count}:]") + keywords
+    # A tensor that may be None is one more question, so it is asked where None may come.
+    optional = [isinstance(parameters[index].type, torch.OptionalType) for index in range(count)]
+    odd = [f"({x}.requires_grad or {x}.is_complex())" for x in inner]
+    if body == _WRITTEN and op._schema.name != "aten::copy_":
+        # Nothing else writes complex numbers into real ones.
+        odd[1:] = [f"{x}.requires_grad" for x in inner[1:]]
+    filled = body.format(inner=", ".join(inner), rest=rest, wrap=_indented(wrap, 4))
+    lines = _indented(filled, 16)
     source = _CALL.format(
         at_least="==" if exact else ">=",
-        count=count,
+        count=count if keywords else f"{count} and not kwargs",
         arguments=", ".join(names) + ("," if count == 1 else ""),
         first="" if exact else f"[:{count}]",
-        all_ours=" and ".join(f"{name}.__class__ is cls" for name in names),
+        all_ours=" and ".join(
+            f"({name} is None or {name}.__class__ is cls)"
+            if may_miss
+            else f"{name}.__class__ is cls"
+            for name, may_miss in zip(names, optional, strict=True)
+        ),
         unwrap="; ".join(
-            f"{x} = {name}.{general.inner_name}" for x, name in zip(inner, names, strict=True)
+            f"{x} = None if {name} is None else {name}.{general.inner_name}"
+            if may_miss
+            else f"{x} = {name}.{general.inner_name}"
+            for x, name, may_miss in zip(inner, names, optional, strict=True)
         ),
         odd=" or ".join(
-            [f"{x}.requires_grad" for x in inner] + [f"{x}.is_complex()" for x in inner]
+            f"({x} is not None and {odd})" if may_miss else odd
+            for x, odd, may_miss in zip(inner, odd, optional, strict=True)
         ),
-        body=_indented(body, 16),
+        body=lines,
     )
     if count == 2:
-        source += _NUMBER.format(name=general.inner_name, body=_indented(body, 16))
+        source += _NUMBER.format(name=general.inner_name, body=lines)
     return source.replace("\n\n", "\n") + _OTHERWISE
+
+
+def _keywords(op: Any) -> str:
+    return ", **kwargs" if any(each.kwarg_only for each in op._schema.arguments) else ""
 
 
 def _indented(text: str, by: int) -> str:

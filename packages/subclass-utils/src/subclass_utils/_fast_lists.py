@@ -1,0 +1,234 @@
+"""Short ways for operators with lists of tensors, `out` or several results.
+
+As in `_fast_paths`, whatever is not as expected goes the general way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from subclass_utils._outside import update_outside
+from subclass_utils._torch_private import (
+    WRAPPER_KEYS,
+    has_view_kernel,
+    increment_version,
+    make_outside,
+    outside_of_handlers,
+    restore_caller_state,
+    share_storage,
+)
+from subclass_utils._transparent import Transparent
+
+__all__ = ["list_path"]
+
+TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
+
+
+def list_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan | None:
+    """Make the shortest way to run `op` for a class; None where there is none but the general."""
+    roles = general.roles
+    if not general.name.startswith("aten::") or general.asks or general.resizes:
+        return None
+    if general.may_copy or "nested" in general.name:
+        return None
+    arguments, results = roles.arguments, roles.results
+    each = general.base_name.startswith("_foreach_")
+    in_order = [argument.position for argument in arguments] == [*range(len(arguments))]
+    lists = bool(arguments) and all(argument.is_list for argument in arguments)
+    kinds = {(result.kind, result.is_list) for result in results}
+    if lists and in_order and not roles.writes:
+        if len(results) == 1 and kinds == {("new", True)} and each:
+            return _Lists(cls, general).new
+        if len(results) == 1 and kinds == {("new", False)} and len(arguments) == 1:
+            return _Lists(cls, general).joined
+    if lists and in_order and each and not results:
+        if [argument.written for argument in arguments] == [True] + [False] * (len(arguments) - 1):
+            return _Lists(cls, general).written
+        return None
+    if any(argument.is_list for argument in arguments):
+        return None
+    if in_order and not roles.writes and len(results) > 1 and kinds == {("new", False)}:
+        return _Several(cls, general).new
+    if kinds == {("view", True)} and len(results) == 1 and in_order and len(arguments) == 1:
+        return _Several(cls, general).views
+    out = arguments[-1] if arguments else None
+    if out is None or out.position is not None or not out.written or kinds != {("same", False)}:
+        return None
+    positions = [argument.position for argument in arguments[:-1]]
+    once = len(general.written) == 1 and len(results) == 1 and has_view_kernel(op)
+    if once and positions == [*range(len(positions))]:
+        return _Out(cls, general).run
+    return None
+
+
+class _Fast:
+    """What the short ways have in common: to unwrap and to wrap without a second look."""
+
+    def __init__(self, cls: type[Any], general: Transparent) -> None:
+        self.general = general
+        self.call = general.call
+        arguments = general.roles.arguments
+        self.count = sum(argument.position is not None for argument in arguments)
+        self.last = arguments[-1].name
+        self.unwrap = _unwrapping(cls, general)
+        self.wrap = _wrapping(cls, general)
+
+
+def _unwrapping(cls: type[Any], general: Transparent) -> Callable[[Sequence[Any]], list[Any]]:
+    """Make what gives the inner tensors of wrappers; nothing where one is not of the simple kind.
+
+    None among them stays None, but not as the first.
+    """
+    inner_of = attrgetter(general.inner_name)
+    strided = torch.strided
+
+    def unwrap(outers: Sequence[Any]) -> list[Any]:
+        found: list[Any] = []
+        for outer in outers:
+            if outer.__class__ is cls:
+                inner = inner_of(outer)
+                if inner.requires_grad or inner.layout is not strided or inner.is_complex():
+                    return []
+                found.append(inner)
+            elif outer is None and found:
+                found.append(None)
+            else:
+                return []
+        return found
+
+    return unwrap
+
+
+def _wrapping(cls: type[Any], general: Transparent) -> Callable[[Any, Any], Any]:
+    """Make what wraps a tensor that an operator on simple tensors gave."""
+    name, metadata = general.inner_name, bool(cls.metadata)
+    make, keys, strided = make_outside, WRAPPER_KEYS, torch.strided
+
+    def wrap(value: Any, like: Any) -> Any:
+        dtype = value.dtype
+        if value.layout is not strided or dtype.is_complex:
+            return general.wrap_fresh(value, like)
+        made = make(
+            cls,
+            value.size(),
+            value.stride(),
+            value.storage_offset(),
+            None,
+            dtype,
+            strided,
+            value.device,
+            False,
+            False,
+            None,
+            False,
+            False,
+            keys,
+        )
+        setattr(made, name, value)
+        if metadata:
+            cls._carry_metadata(made, like)
+        return made
+
+    return wrap
+
+
+class _Lists(_Fast):
+    """Operators on nothing but lists of tensors."""
+
+    def unwrap_lists(self, args: Sequence[Any]) -> list[list[Any]]:
+        """Give the inner tensors of the lists; nothing where one is empty, or not simple."""
+        lists: list[list[Any]] = []
+        if len(args) >= self.count:
+            for outers in args[: self.count]:
+                inner = self.unwrap(outers)
+                if not inner:
+                    return []
+                lists.append(inner)
+        return lists
+
+    def joined(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run what makes one fresh tensor of a list."""
+        inner = self.unwrap(args[0]) if args else None
+        if not inner:
+            return self.general(args, kwargs)
+        return self.wrap(self.call(inner, *args[1:], **kwargs), args[0][0])
+
+    def new(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run what makes a list of fresh tensors."""
+        lists = self.unwrap_lists(args)
+        if not lists:
+            return self.general(args, kwargs)
+        like, wrap = args[0][0], self.wrap
+        result = self.call(*lists, *args[self.count :], **kwargs)
+        return [wrap(value, like) for value in result]
+
+    def written(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run what writes each tensor of the first list once, which autograd does not count."""
+        lists = self.unwrap_lists(args)
+        # Plain tensors that wrappers are written into have their versions counted by those.
+        if len({each.__class__ for inner in lists for each in inner}) != 1:
+            return self.general(args, kwargs)
+        self.call(*lists, *args[self.count :], **kwargs)
+        for tensors in (args[0], lists[0]):
+            counting = [tensor for tensor in tensors if not tensor.is_inference()]
+            if counting:
+                increment_version(counting)
+        return None
+
+
+class _Several(_Fast):
+    """Operators on tensors that give several."""
+
+    def new(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run what makes several fresh tensors."""
+        count = self.count
+        inner = self.unwrap(args[:count])
+        if len(inner) < count:
+            return self.general(args, kwargs)
+        like, wrap = args[0], self.wrap
+        result = self.call(*inner, *args[count:], **kwargs)
+        return tuple([value if value is None else wrap(value, like) for value in result])
+
+    def views(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run what makes a list of views of one tensor."""
+        inner = self.unwrap(args[:1])
+        if not inner or outside_of_handlers() or inner[0].is_neg():
+            return self.general(args, kwargs)
+        like, wrap = args[0], self.wrap
+        with restore_caller_state():
+            result = self.call(inner[0], *args[1:], **kwargs)
+        if inner[0].is_inference() is not torch.is_inference_mode_enabled():
+            return [self.general.wrap_view(value, like) for value in result]
+        made = [wrap(value, like) for value in result]
+        for view in made:
+            share_storage(view, like)
+        return made
+
+
+class _Out(_Fast):
+    """Operators that write one tensor of the caller's."""
+
+    def run(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run it, and bring the outside of what was written in step where it was resized."""
+        out = kwargs.get(self.last)
+        inner = self.unwrap((out, *args[: self.count]))
+        if out is None or len(inner) <= self.count or (args and args[0] is None):
+            return self.general(args, kwargs)
+        written, *read = inner
+        # The wrapper itself would be slower to ask, and was in step.
+        size, stride, offset = written.size(), written.stride(), written.storage_offset()
+        self.call(*read, *args[self.count :], **{**kwargs, self.last: written})
+        if not written.is_inference():
+            increment_version((written,))
+        if (
+            written.size() != size
+            or written.stride() != stride
+            or written.storage_offset() != offset
+        ):
+            pairs = [*zip(args, read, strict=False), (out, written)]
+            update_outside(out, written, tuple(pairs))
+        return out
