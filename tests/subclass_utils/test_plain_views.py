@@ -342,6 +342,18 @@ def test_data_of_compressed_data_cannot_change_its_size() -> None:
     assert x.to_plain().tolist() == [0.0, 2.0, 0.0, 4.0]
 
 
+@pytest.mark.parametrize("change", [lambda x: x.resize_(4), lambda x: x.t_()])
+def test_shape_of_what_came_from_data_is_not_changed(change: Any) -> None:
+    x = Requantised.from_plain(real())
+    with pytest.raises(ResizeError, match=r"came from `.data`"):
+        change(x.data)
+    assert same(x, real())
+    detached: Any = x.detach()
+    change(detached)
+    assert detached.size() == detached.numbers.size() == detached.to_plain().size()
+    assert same(x, real())
+
+
 @pytest.mark.parametrize(
     "change",
     [

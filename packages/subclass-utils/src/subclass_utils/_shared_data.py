@@ -308,11 +308,17 @@ def _copy_into(own: torch.Tensor, new: torch.Tensor) -> None:
 def replace(target: Any, source: Any) -> None:
     """Make a wrapper what another one is, outside and inside.
 
-    Raises: ViewError where other wrappers share its data.
+    Raises: ViewError where other wrappers share its data, ResizeError where it came from `.data`.
     """
     cls = type(target)
     link: Link | None = link_of(target)
     family: Family | None = target.__dict__.get("_family")
+    if target.__dict__.get("_from_data"):
+        raise ResizeError(
+            f"{cls.__qualname__}: this tensor came from `.data`, and the tensor it came from could "
+            "not follow a change of its shape. Change `tensor.detach()`, or the tensor itself "
+            "under torch.no_grad()."
+        )
     if family is not None and len(family.links):
         raise ViewError(
             f"{cls.__qualname__}: views, detached tensors or Parameters made of this tensor share "

@@ -58,7 +58,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         mixing: what a plain tensor beside a wrapper means to an operator without a handler:
             "wrap" it, "unwrap" the wrappers (the result is plain), or "error".
         without_handler: what an operator without a handler does where the outside differs:
-            "error", or "to_plain": run on `to_plain()`, with a plain result.
+            "error", or "to_plain": run on `to_plain()`, with a plain result; a view reads and
+            writes the wrapper.
         table: the handlers, inherited through the MRO.
 
     Raises: DeclarationError for a declaration that does not hold, at class creation or at
