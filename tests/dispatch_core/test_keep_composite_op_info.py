@@ -16,10 +16,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # torch's list calls much that is deprecated
 ]
 
-# Torch turns the resolving of conjugate bits off while a handler runs; an operator that sets them
-# inside itself computes something else when a handler runs it whole (also under inference mode).
-WRONG_IN_ANY_HANDLER = {"fft.hfftn", "fft.ihfftn"}
-
 PART = 10  # every tenth operator in the normal run
 
 
@@ -27,13 +23,7 @@ def op_infos() -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db
-    return [
-        info
-        for info in op_db
-        if torch.float64 in info.dtypes
-        and info.supports_autograd
-        and info.full_name not in WRONG_IN_ANY_HANDLER
-    ]
+    return [info for info in op_db if torch.float64 in info.dtypes and info.supports_autograd]
 
 
 class Seen(DispatchMode):

@@ -162,6 +162,8 @@ def compare(info: Any, most: int) -> None:
         found = list(looks(info, most))
     assert len(found) == len(expected)
     for (which, seen, written), (_, wanted, wanted_written) in zip(found, expected, strict=True):
+        if isinstance(wanted, type):
+            continue  # torch refuses it; a kept operator may do so later, in the backward
         assert seen == wanted, which
         if isinstance(wanted_written, list) and isinstance(written, list):
             assert len(written) == len(wanted_written), which

@@ -13,6 +13,7 @@ from dispatch_core import (
     HandlerTable,
     ModeStateError,
     NoHandlerError,
+    Recorder,
     ops,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -352,6 +353,23 @@ def test_inference_mode(make: Any, inside: bool) -> None:
         y = x.add(1).view(2, 1)
     assert y.is_inference()
     assert asked == ["mode"] * 2
+
+
+@pytest.mark.parametrize("name", ["hfft", "hfft2", "hfftn", "ihfft2", "ihfftn"])
+@pytest.mark.parametrize("kind", [*MAKERS, "empty", "recorder"])
+def test_composite_that_arrives_whole_has_the_numbers_of_its_parts(name: str, kind: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 5, dtype=torch.float64 if name.startswith("i") else torch.complex128)
+    run = getattr(torch.fft, name)
+    expected = run(x)
+    if kind in MAKERS:
+        mode = MAKERS[kind]("mode", [], "passes on")
+    else:
+        mode = Recorder() if kind == "recorder" else DispatchMode()
+    # Its parts set conjugate bits, which torch itself does not resolve in a handler.
+    with torch.inference_mode(), mode:
+        found = run(x)
+    torch.testing.assert_close(found, expected)
 
 
 @makers

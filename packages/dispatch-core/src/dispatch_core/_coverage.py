@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import NoHandlerError
-from dispatch_core._honest import op_name
+from dispatch_core._honest import answering, op_name
 from dispatch_core._mode import DispatchMode
 from dispatch_core._mode_stack import QuietMode
 
@@ -85,7 +85,7 @@ def measure(
         ) -> Any:
             if any(cls is owner for cls in types):
                 calls[func] = calls.get(func, 0) + 1
-            if types and not private.mode_stack_size():
+            if answering(types) and not private.mode_stack_size():
                 return NotImplemented  # torch asks the classes, with this mode still on
             return func(*args, **(kwargs or {}))
 

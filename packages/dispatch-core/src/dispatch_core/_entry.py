@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from dispatch_core import _torch_private as private
 from dispatch_core._honest import gives_one_tensor, op_name, result_check
 from dispatch_core._signatures import takes_types
 
@@ -27,6 +28,7 @@ class Entry:
     __slots__ = (
         "at_once",
         "check",
+        "composite",
         "found_by",
         "handler",
         "kind",
@@ -44,6 +46,7 @@ class Entry:
         self.found_by = found_by
         self.handler = handler
         self.table = table
+        self.composite = private.is_composite(func)
         run = named_after(handler, op_name(func))
         self.with_types = kind != "exact" and takes_types(handler)
         self.run = run if kind == "exact" or self.with_types else functools.partial(run, func)
@@ -57,8 +60,9 @@ class MissingEntry(Entry):
 
     __slots__ = ()
 
-    def __init__(self, table: HandlerTable) -> None:
+    def __init__(self, func: Any, table: HandlerTable) -> None:
         self.kind = "missing"
+        self.composite = private.is_composite(func)
         self.found_by = "missing"
         self.handler = None
         self.table = table
@@ -68,10 +72,25 @@ class MissingEntry(Entry):
 def named_after(handler: Handler, name: str) -> Handler:
     """Give the same function with the operator's name in its frames.
 
-    A traceback through ten handlers called `_` says nothing.
+    A traceback through ten handlers called `_` says nothing. What is neither a function nor a
+    method, an object that can be called or a cached function, gets a frame of its own before it.
     """
-    if not isinstance(handler, FunctionType):
-        return handler
+    if type(handler) is functools.partial:
+        named = named_after(handler.func, name)
+        return functools.partial(named, *handler.args, **handler.keywords)
+    if type(handler) is MethodType and isinstance(handler.__func__, FunctionType):
+        return MethodType(_renamed(handler.__func__, name), handler.__self__)
+    if isinstance(handler, FunctionType):
+        return _renamed(handler, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return handler(*args, **kwargs)
+
+    call.__name__ = getattr(handler, "__name__", type(handler).__name__)
+    return _renamed(call, name)
+
+
+def _renamed(handler: FunctionType, name: str) -> FunctionType:
     own = handler.__name__
     shown = name if own in ("_", "<lambda>") else f"{own}[{name}]"
     names: dict[str, Any] = {"co_name": shown}

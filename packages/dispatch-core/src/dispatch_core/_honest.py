@@ -17,6 +17,7 @@ from dispatch_core import _torch_private as private
 from dispatch_core._errors import HandlerError, HandlerResultError, NoHandlerError
 
 __all__ = [
+    "answering",
     "ask_classes",
     "describe_handler",
     "gives_one_tensor",
@@ -47,10 +48,12 @@ def describe_handler(handler: Any) -> str:
     return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
 
 
-def handler_failed(func: Any, handler: Any, error: BaseException) -> HandlerError:
+def handler_failed(
+    func: Any, handler: Any, error: BaseException, what: str = "handler"
+) -> HandlerError:
     """Make the error to raise in place of a TypeError that a handler raised."""
     return HandlerError(
-        f"{op_name(func)}: handler {describe_handler(handler)} raised "
+        f"{op_name(func)}: {what} {describe_handler(handler)} raised "
         f"{type(error).__name__}: {error}",
         overload=func,
         handler=handler,
@@ -72,6 +75,13 @@ def _fits(value: Any, kind: str) -> bool:
     return True
 
 
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # the error to come is about something else
+        return f"a {type(value).__name__}"
+
+
 def gives_one_tensor(func: Any) -> bool:
     """Say whether an operator's only result is a tensor."""
     schema = getattr(func, "_schema", None)
@@ -91,7 +101,7 @@ def result_check(func: Any, handler: Any) -> Callable[[Any], Any]:
     expected = ", ".join(kinds) if len(kinds) == 1 else f"({', '.join(kinds)})"
 
     def fail(result: Any) -> HandlerResultError:
-        shown = repr(result) if not isinstance(result, Tensor | list | tuple) else "it"
+        shown = _shown(result) if not isinstance(result, Tensor | list | tuple) else "it"
         got = type(result).__name__
         if isinstance(result, list | tuple):
             got += f" of {', '.join(type(item).__name__ for item in result) or 'nothing'}"
@@ -127,7 +137,7 @@ def result_check(func: Any, handler: Any) -> Callable[[Any], Any]:
 
 
 def nobody_took(func: Any, declined: Sequence[type], remedy: str = "") -> NoHandlerError:
-    """Make the error of a call that nobody took."""
+    """Make the error of a call that nobody took; `declined` are classes that were asked."""
     name = op_name(func)
     if declined:
         names = ", ".join(cls.__qualname__ for cls in declined)
@@ -149,6 +159,20 @@ def _spell(name: str) -> str:
     return f"ops.{namespace}.{base}.{overload or 'default'}"
 
 
+def answering(types: Sequence[type]) -> tuple[type, ...]:
+    """Give the classes among a call's that have a handler.
+
+    torch's C++ names torch.Tensor itself in some calls (the `detach` of `.data`, of what autograd
+    saves), and `torch.nn.Parameter`. Nobody answers for these.
+    """
+    if not types:
+        return ()
+    disabled = private.disabled_torch_dispatch
+    return tuple(
+        [cls for cls in types if getattr(cls, "__torch_dispatch__", disabled) is not disabled]
+    )
+
+
 def ask_classes(
     func: Any,
     order: Sequence[type],
@@ -158,16 +182,15 @@ def ask_classes(
 ) -> Any:
     """Ask classes for an answer, one after the other; NotImplemented if all decline.
 
-    Raises: HandlerError for a TypeError, whosever class raised it.
+    Raises: HandlerError for a TypeError, whosever class raised it; HandlerResultError for an
+    answer that the operator cannot give.
     """
-    for cls in order:
+    for cls in answering(order):
         handler = cls.__torch_dispatch__  # type: ignore[attr-defined]
-        if handler is private.disabled_torch_dispatch:
-            continue
         try:
             result = handler(func, types, args, kwargs)
         except TypeError as error:
             raise handler_failed(func, handler, error) from error
         if result is not NotImplemented:
-            return result
+            return result_check(func, handler)(result)
     return NotImplemented

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dispatch_core import _torch_private as private
-from dispatch_core._honest import ask_classes, handler_failed, nobody_took, result_check
+from dispatch_core._honest import (
+    answering,
+    ask_classes,
+    handler_failed,
+    nobody_took,
+    result_check,
+)
 from dispatch_core._mode_stack import brought_to_top
 from dispatch_core._table import HandlerTable
 from dispatch_core._torch_private import TorchDispatchMode
@@ -15,7 +22,9 @@ from dispatch_core._torch_private import TorchDispatchMode
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["DispatchMode"]
+__all__ = ["DispatchMode", "hand_on", "is_honest"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class DispatchMode(TorchDispatchMode):
@@ -51,9 +60,7 @@ class DispatchMode(TorchDispatchMode):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)  # type: ignore[no-untyped-call]
-        own = vars(cls).get("__torch_dispatch__")
-        if own is not None:
-            cls.__torch_dispatch__ = _honest(own)  # type: ignore[method-assign]
+        _make_honest(cls)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -71,7 +78,11 @@ class DispatchMode(TorchDispatchMode):
             kwargs = {}
         table = self.table
         entry = table._entries[func]
-        if entry.simple:
+        if entry.composite:
+            with private.with_bits_resolved():
+                result = self._answer(func, types, args, kwargs)
+                return hand_on(func, types, args, kwargs) if result is NotImplemented else result
+        if entry.simple:  # the same as _answer, one call less
             try:
                 result = entry.run(*args, **kwargs)
             except TypeError as error:
@@ -80,13 +91,19 @@ class DispatchMode(TorchDispatchMode):
                 return result
             if result is not NotImplemented:
                 return entry.check(result)
-        elif entry.kind != "missing" or table.missing == "next":
-            result = table._answer(func, types, args, kwargs)
         else:
-            result = self._answer_missing(func, args, kwargs)
+            result = self._answer(func, types, args, kwargs)
         if result is NotImplemented:
             return hand_on(func, types, args, kwargs)
         return result
+
+    def _answer(
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        table = self.table
+        if table._entries[func].kind != "missing" or table.missing == "next":
+            return table._answer(func, types, args, kwargs)
+        return self._answer_missing(func, args, kwargs)
 
     def _answer_missing(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         # The parts are to come here as well, so the mode goes back on the stack for them.
@@ -98,6 +115,10 @@ class DispatchMode(TorchDispatchMode):
 
     @private.skip_in_dynamo
     def __enter__(self) -> Self:
+        _make_honest(type(self))  # it may have been given another one since it was made
+        own = self.__dict__.get("__torch_dispatch__")
+        if own is not None and not hasattr(own, "__honest__"):
+            self.__dict__["__torch_dispatch__"] = _honest_of_instance(own, self)
         return super().__enter__()  # type: ignore[no-untyped-call,no-any-return]
 
     @private.skip_in_dynamo
@@ -110,24 +131,56 @@ def hand_on(
     func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Run a call that the innermost mode, which is off the stack now, does not answer."""
-    if not types and not private.mode_stack_size():
-        return func(*args, **kwargs)
+    asked = answering(types)
     if not private.mode_stack_size():
-        result = ask_classes(func, types, types, args, kwargs)
+        if not asked:
+            return func(*args, **kwargs)
+        result = ask_classes(func, asked, types, args, kwargs)
         if result is NotImplemented:
-            raise nobody_took(func, types)
+            raise nobody_took(func, asked)
         return result
     try:
         return func(*args, **kwargs)
     except TypeError as error:
         # Only a mode that is not ours lets this one out.
-        if str(error).startswith(f"Multiple dispatch failed for 'torch._ops.{func}'"):
-            raise nobody_took(func, types) from error
-        raise
+        if not str(error).startswith(f"Multiple dispatch failed for 'torch._ops.{func}'"):
+            raise
+        if asked or not _was_raised_at_once(error):
+            raise nobody_took(func, asked) from error
+    # torch asks no more than the innermost mode, which has declined.
+    declined = private.pop_mode()
+    try:
+        return hand_on(func, types, args, kwargs)
+    finally:
+        private.push_mode(declined)
 
 
-def _honest(dispatch: Callable[..., Any]) -> Callable[..., Any]:
+def _was_raised_at_once(error: BaseException) -> bool:
+    """Say whether torch raised an error for the call itself, not for one made in a handler."""
+    trace = error.__traceback__
+    depth = 0
+    while trace is not None:
+        depth += 1
+        trace = trace.tb_next
+    return depth <= 2  # our frame, and that of OpOverload.__call__
+
+
+def _make_honest(cls: type[DispatchMode]) -> None:
+    """See to the `__torch_dispatch__` that a class has, its own or one that came by a base."""
+    for base in cls.__mro__:
+        own = vars(base).get("__torch_dispatch__")
+        if own is None:
+            continue
+        if not hasattr(own, "__honest__"):
+            # A base that is no mode of ours, a mixin, is left as it is.
+            target = base if issubclass(base, DispatchMode) else cls
+            target.__torch_dispatch__ = _honest(own)  # type: ignore[attr-defined]
+        return
+
+
+def _honest(own: Any) -> Callable[..., Any]:
     """Wrap an overridden `__torch_dispatch__`: no TypeErrors out, and NotImplemented declines."""
+    plain = isinstance(own, FunctionType)
 
     def __torch_dispatch__(
         self: Any,
@@ -139,15 +192,34 @@ def _honest(dispatch: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs is None:
             kwargs = {}
         try:
-            result = dispatch(self, func, types, args, kwargs)
+            if plain:
+                result = own(self, func, types, args, kwargs)
+            else:  # a static method, a partial one, an object that can be called, …
+                bound = own.__get__(self, type(self)) if hasattr(own, "__get__") else own
+                result = bound(func, types, args, kwargs)
         except TypeError as error:
-            raise handler_failed(func, dispatch, error) from error
+            raise handler_failed(func, own, error) from error
         if result is NotImplemented:
             return hand_on(func, types, args, kwargs)
-        return result_check(func, dispatch)(result)
+        return result_check(func, own)(result)
 
     private.skip_in_dynamo(__torch_dispatch__)
-    return functools.wraps(dispatch)(__torch_dispatch__)
+    if callable(own):
+        functools.update_wrapper(__torch_dispatch__, own)
+    return is_honest(__torch_dispatch__)
 
 
-private.skip_in_dynamo(DispatchMode.__torch_dispatch__)
+def _honest_of_instance(own: Any, mode: DispatchMode) -> Callable[..., Any]:
+    def call(_: Any, *arguments: Any) -> Any:
+        return own(*arguments)
+
+    return is_honest(functools.partial(_honest(functools.update_wrapper(call, own)), mode))
+
+
+def is_honest(function: F) -> F:
+    """Mark a `__torch_dispatch__` that is to be left as it is."""
+    function.__honest__ = True  # type: ignore[attr-defined]
+    return function
+
+
+is_honest(private.skip_in_dynamo(DispatchMode.__torch_dispatch__))

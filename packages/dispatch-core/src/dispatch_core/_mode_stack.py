@@ -87,8 +87,8 @@ def with_modes(modes: Sequence[TorchDispatchMode]) -> Iterator[None]:
             if other is mode:
                 del own[index]
                 break
-    _replace(before, [*modes, *own])
     try:
+        _replace(before, [*modes, *own])  # torch refuses a second one of some kinds
         yield
     finally:
         _replace(private.mode_stack(), before)

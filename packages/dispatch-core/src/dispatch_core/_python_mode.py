@@ -9,8 +9,8 @@ import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import ModeClassError, ModeStateError, NoHandlerError
-from dispatch_core._honest import ask_classes
-from dispatch_core._mode import DispatchMode
+from dispatch_core._honest import answering, ask_classes
+from dispatch_core._mode import DispatchMode, hand_on, is_honest
 from dispatch_core._scopes import Scope
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class _PythonMode(DispatchMode, Scope):
                 )
         return super().__enter__()
 
+    @is_honest
+    @private.skip_in_dynamo
     def __torch_dispatch__(
         self,
         func: Any,
@@ -71,13 +73,15 @@ class _PythonMode(DispatchMode, Scope):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        order = class_order(self._cls, types)
+        asked = answering(types)
+        order = class_order(self._cls, asked)
         try:
-            return ask_classes(func, order, order, args, kwargs or {})
+            result = ask_classes(func, order, order, args, kwargs or {})
         except NoHandlerError as error:
-            if error.overload is func and error.declined == order and not types:
-                return NotImplemented  # of no argument's class, so there is more to come
-            raise
+            if error.overload is not func or error.declined != order or asked:
+                raise
+            result = NotImplemented  # of no argument's class, so there is more to come
+        return result if result is not NotImplemented else hand_on(func, types, args, kwargs or {})
 
 
 def class_order(first: type, types: Sequence[type]) -> tuple[type, ...]:

@@ -16,7 +16,7 @@ import torch
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import TableError
 from dispatch_core._events import Event, TensorInfo, call_stack, freeze
-from dispatch_core._mode import DispatchMode
+from dispatch_core._mode import DispatchMode, is_honest
 from dispatch_core._record_formats import (
     chrome_trace,
     json_lines,
@@ -120,8 +120,13 @@ class Recorder(DispatchMode):
             kwargs = {}
         table = self.table
         start = time.perf_counter_ns()
-        if table.missing == "next" and table._entries[func].kind == "missing":
-            result = func(*args, **kwargs)
+        entry = table._entries[func]
+        if table.missing == "next" and entry.kind == "missing":
+            if entry.composite:
+                with private.with_bits_resolved():
+                    result = func(*args, **kwargs)
+            else:
+                result = func(*args, **kwargs)
         else:
             result = DispatchMode.__torch_dispatch__(self, func, types, args, kwargs)
         duration = time.perf_counter_ns() - start
@@ -241,7 +246,7 @@ class Recorder(DispatchMode):
 
 # Not by overriding in the class body: what a recorder only watches may raise what it likes.
 Recorder.__torch_dispatch__ = Recorder._record  # type: ignore[method-assign,assignment]
-private.skip_in_dynamo(Recorder._record)
+is_honest(private.skip_in_dynamo(Recorder._record))
 
 
 def _forgetter(seen: dict[int, _Seen]) -> Callable[[Any], None]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
@@ -15,6 +17,7 @@ from dispatch_core._entry import Entry, MissingEntry
 from dispatch_core._errors import TableError
 from dispatch_core._handle import Handle
 from dispatch_core._honest import (
+    answering,
     ask_classes,
     handler_failed,
     nobody_took,
@@ -185,6 +188,8 @@ class HandlerTable:
                 (f"family {family}", functools.partial(has_family, known_family(family)))
             )
         if predicate is not None:
+            if not callable(predicate):
+                raise TableError(f"predicate is a function of the handle, not {predicate!r}")
             name = getattr(predicate, "__name__", repr(predicate))
             conditions.append((f"predicate {name}", predicate))
         if not conditions:
@@ -192,11 +197,19 @@ class HandlerTable:
         found_by = ", ".join(text for text, _ in conditions)
         tests = [test for _, test in conditions]
 
+        def fits(handle: Handle[Any]) -> bool:
+            for test in tests:
+                try:
+                    if not test(handle):
+                        return False
+                except TypeError as error:  # which an operator that is looked up must not raise
+                    raise handler_failed(handle, test, error, "predicate") from error
+            return True
+
         def register(handler: F) -> F:
             check_general_handler(found_by, handler)
             with _lock:
-                rule = (found_by, lambda handle: all(test(handle) for test in tests), handler)
-                self._rules.insert(0, rule)
+                self._rules.insert(0, (found_by, fits, handler))
                 _forget_entries()
             return handler
 
@@ -248,7 +261,7 @@ class HandlerTable:
                         return Entry(func, "where", found_by, handler, table)
             if table._fallback is not None:
                 return Entry(func, "fallback", "fallback", table._fallback, table)
-        return MissingEntry(self)
+        return MissingEntry(func, self)
 
     # ── running ─────────────────────────────────────────────────────────────────────────────────
 
@@ -334,13 +347,37 @@ class HandlerTable:
     def _after_declining(
         self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        if self._owner is None or self._owner not in types:
+        asked = answering(types)
+        one = self._asked_now(asked)
+        if isinstance(one, private.TorchDispatchMode):
+            from dispatch_core._mode import DispatchMode, hand_on
+
+            if isinstance(one, DispatchMode):
+                return NotImplemented  # which does the same
+            return hand_on(func, types, args, kwargs)
+        if one is None:
             return NotImplemented
-        rest = list(types)[list(types).index(self._owner) + 1 :]
-        result = ask_classes(func, rest, types, args, kwargs)
+        result = ask_classes(func, asked[asked.index(one) + 1 :], types, args, kwargs)
         if result is NotImplemented:
-            raise nobody_took(func, types)
+            raise nobody_took(func, asked)
         return result
+
+    def _asked_now(self, types: Sequence[type]) -> Any:
+        """Find which of a call's classes, or which mode, has come here for an answer."""
+        if self._owner in types and len(types) == 1:
+            return self._owner
+        # The table may be another class's, or nobody's. So look who called.
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            code = frame.f_code
+            if code.co_name == "__torch_dispatch__" and code.co_argcount:
+                one = frame.f_locals.get(code.co_varnames[0])
+                if one in types or isinstance(one, private.TorchDispatchMode):
+                    return one
+            frame = frame.f_back
+        if self._owner in types or len(types) == 1:
+            return self._owner if self._owner in types else types[0]
+        return None
 
     def coverage(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Coverage:
         """Run `fn(*args, **kwargs)` and list which operators were hit, how, and which missing.

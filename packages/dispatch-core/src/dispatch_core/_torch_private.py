@@ -43,6 +43,7 @@ __all__ = [
     "increment_version",
     "innermost_mode",
     "is_alias_of",
+    "is_composite",
     "is_functorch_call",
     "key_is_set",
     "live_defaults",
@@ -60,6 +61,7 @@ __all__ = [
     "set_negative_bit",
     "skip_in_dynamo",
     "state_of_caller",
+    "with_bits_resolved",
 ]
 
 
@@ -220,6 +222,28 @@ def _restored_without_modes() -> Iterator[None]:
         include = include.remove(_key.Python).remove(_key.PythonTLSSnapshot)
         with _force_keys(include, _excluded()):
             yield
+
+
+def with_bits_resolved() -> AbstractContextManager[None]:
+    """Let operators that are called in a handler resolve conjugate and negative bits.
+
+    Torch excludes the keys that do, because it has resolved the arguments of the handler's own
+    operator. The parts of a composite operator may set such bits themselves.
+    """
+    rest = _excluded().remove(_key.Conjugate).remove(_key.Negative)
+    return _force_keys(_included(), rest)
+
+
+_composite: dict[Any, bool] = {}
+
+
+def is_composite(op: Any) -> bool:
+    """Say whether torch has a kernel that takes the operator apart; remembered."""
+    found = _composite.get(op)
+    if found is None:
+        found = isinstance(op, OP_OVERLOAD) and composite_kernel(op) is not None
+        _composite[op] = found
+    return found
 
 
 dispatch_keys: Callable[[torch.Tensor], Any] = look_up(torch._C, "_dispatch_keys")
