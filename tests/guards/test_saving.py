@@ -21,6 +21,7 @@ from guards import (
     GuardBuilder,
     LocalSource,
     SavedGuardsError,
+    TypeSource,
     UnsupportedGuardError,
     compile_guards,
     dumps,
@@ -132,6 +133,15 @@ def test_class_that_is_not_at_the_top_of_a_module() -> None:
     check = compile_guards([Guard(X, GuardBuilder.EQUALS_MATCH)], {"x": Local})
     with pytest.raises(UnsupportedGuardError, match="move the class to the top of a module"):
         dumps(check)
+
+
+@pytest.mark.parametrize("value", [None, len, abs.__call__, str.join, ..., compile, [].append])
+def test_class_that_only_the_interpreter_knows(value: Any) -> None:
+    for kind in (GuardBuilder.EQUALS_MATCH, GuardBuilder.CONSTANT_MATCH):
+        check = compile_guards([Guard(TypeSource(X), kind)], {"x": value})
+        again = compile_guards(loads(dumps(check)), {})
+        assert again({"x": value})
+        assert not again({"x": 1})
 
 
 class Mine(LocalSource):

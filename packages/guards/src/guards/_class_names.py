@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 from guards import _fetch
@@ -25,8 +26,18 @@ def plain_name(cls: type) -> str:
     return name
 
 
+# Classes of the interpreter's own that their module has under no name, such as that of None.
+_NAMELESS = {
+    importable_name(cls): cls
+    for cls in vars(types).values()
+    if type(cls) is type and cls.__module__ == "builtins"
+}
+
+
 def find_class(name: str) -> type | None:
     """Find a class by its importable name, among what is imported already; imports nothing."""
+    if name in _NAMELESS:
+        return _NAMELESS[name]
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module, MISSING)
     for part in path.split("."):
