@@ -143,7 +143,7 @@ def same_members(name: str, cls: type, members: Sequence[Any], slow: str, emitte
         emitter.statement(f"found = (*{name},) if type({name}) is {kind} else ()")
         same = emitter.same_objects(tuple(members), "members", "found")
         return f"len(found) == {len(members)} and ({same} or {slow})"
-    parts = [f"{name}_{number}" for number in range(len(members))]
+    parts = [f"part_{number}" for number in range(len(members))]
     same = " and ".join(
         f"{part} is {emitter.constant(member, f'member_{spell(member, 20)}')}"
         for part, member in zip(parts, members, strict=True)

@@ -10,7 +10,7 @@ from guards._emit import is_kept_anyway
 from guards._source import Source
 from guards._value_sources import ValueSource
 
-__all__ = ["Group", "plan"]
+__all__ = ["WORTH_FETCHING_TOGETHER", "Group", "plan"]
 
 # Checking values together has a price for the group, and saves something for each value: what a
 # group is worth, in nanoseconds, so that one of less than nothing is not made.
@@ -21,7 +21,7 @@ _SAVES = {
     "single": 8,
     "constant": 9,
     "immutable": 9,
-    "type": 2,
+    "type": 0,
     "type made at run time": 14,
     "keys": 20,
 }
@@ -35,6 +35,7 @@ _GROUP_OF = {
 
 # Fetching values of one table together is worth while from so many on; fewer are checked with
 # those of other tables.
+WORTH_FETCHING_TOGETHER = 10
 _WORTH_A_TABLE = 8
 _WORTH_A_TABLE_OF_TENSORS = 5
 

@@ -20,7 +20,7 @@ from guards._checks import Check, TypeCheck
 from guards._constants import same_constant
 from guards._emit import AbsentValueError, Emitter
 from guards._fetch import Absent
-from guards._plan import Group, plan
+from guards._plan import WORTH_FETCHING_TOGETHER, Group, plan
 from guards._source import Source
 from guards._tensor_checks import TensorCheck
 from guards._value_sources import ChainedValueSource, ValueSource
@@ -49,8 +49,10 @@ class Writer:
         self._builder = builder
         self._variables: dict[Source, str] = {}
         self._tables: dict[tuple[Source | None, str], str] = {}
-        self._bases: set[Source] = set()
+        self._bases: dict[Source, None] = {}
         self._uses: Counter[Source] = Counter()
+        self._with_others: dict[Source, None] = {}
+        self._siblings: dict[tuple[Source | None, str], list[ValueSource]] = {}
         self._lines: list[str] = []
         self._tensors_seen: Counter[int] = Counter()
 
@@ -58,8 +60,11 @@ class Writer:
         """Give the definition of the function ``check``."""
         self._survey(checks)
         alone, groups = plan(checks, self._bases.__contains__, self._place_of, self._turn_of_tensor)
+        alone, tables = self._divide(alone)
         for check in alone:
             self._write_alone(check)
+        for table in tables:
+            self._write_table(table)
         for group in groups:
             getattr(self, f"_write_{group.kind}")(group, self._values(group))
         body = "\n        ".join(self._lines) or "pass"
@@ -88,13 +93,16 @@ class Writer:
         """Write the tuple of a group's values."""
         if not group.one_table:
             return f"({', '.join(self._value(m.source) for m in group.members)},)"
-        first = group.members[0].source
-        base, example = _base_of(first), self._example_of_base(first)
+        return self._get([member.source for member in group.members])
+
+    def _get(self, sources: Sequence[ValueSource]) -> str:
+        """Write the tuple of several values of one table."""
+        base, example = _base_of(sources[0]), self._example_of_base(sources[0])
         variable = "" if base is None else self._variable(base)  # type: ignore[arg-type]
-        kind = first.table(example)[0]  # type: ignore[index]
-        keys = [member.source.table(example)[1] for member in group.members]  # type: ignore[index]
+        places: list[Any] = [source.table(example) for source in sources]
+        keys = [key for _, key in places]
         get = self.emitter.constant(operator.itemgetter(*keys), f"get_{len(keys)}_items")
-        return f"{get}({self._table(base, variable, kind, example)})"
+        return f"{get}({self._table(base, variable, places[0][0], example)})"
 
     def _refuse_unless(self, condition: str) -> None:
         self._lines.append(f"if not ({condition}): return False")
@@ -107,11 +115,18 @@ class Writer:
         for check in checks:
             for source in check.sources:
                 self._uses[source] += 1
+                if len(check.sources) > 1:
+                    self._with_others[source] = None
                 link: Source = source
                 while link not in seen and isinstance(link, ChainedValueSource):
                     seen.add(link)
-                    self._bases.add(link.base)
+                    self._bases[link.base] = None
                     link = link.base
+        for needed in {**self._bases, **self._with_others}:
+            if isinstance(needed, ValueSource):
+                place = needed.table(self._example_of_base(needed))
+                if place is not None:
+                    self._siblings.setdefault((_base_of(needed), place[0]), []).append(needed)
 
     def _example_of_base(self, source: ValueSource) -> Any:
         base = _base_of(source)
@@ -134,6 +149,14 @@ class Writer:
         return name
 
     def _fetch(self, source: ValueSource) -> None:
+        place = source.table(self._example_of_base(source))
+        siblings = [] if place is None else self._siblings.get((_base_of(source), place[0]), [])
+        if len(siblings) >= WORTH_FETCHING_TOGETHER and source in siblings:
+            for part in _in_parts(siblings):
+                values = self._get(part)
+                names = [self._new_variable(sibling) for sibling in part]
+                self._lines.append(f"{', '.join(names)}, = {values}")
+            return
         code = self._code_of(source)
         self._lines.append(f"{self._new_variable(source)} = {code}")
 
@@ -188,15 +211,51 @@ class Writer:
 
     # ── checking ────────────────────────────────────────────────────────────────────────────────
 
+    def _divide(self, alone: list[Check]) -> tuple[list[Check], list[_Table]]:
+        """Set apart the checks whose values are side by side with those of many others."""
+        tables: dict[tuple[Source | None, str], _Table] = {}
+        rest = []
+        for check in alone:
+            source = check.sources[0] if len(check.sources) == 1 else None
+            place = None
+            if source is not None and source not in self._with_others:
+                place = self._place_of(source)
+            if source is None or place is None:
+                rest.append(check)
+            else:
+                tables.setdefault(place[:2], {}).setdefault(source, []).append(check)
+        many = []
+        for table in tables.values():
+            checks = [check for checks in table.values() for check in checks]
+            # A test such as ``L['x'] is True`` needs no variable, which the others do.
+            short = all((check.pattern() or ("", None))[0] == "identity" for check in checks)
+            if len(table) >= WORTH_FETCHING_TOGETHER * (2 if short else 1):
+                many.append(table)
+            else:
+                rest += checks
+        return rest, many
+
+    def _write_table(self, table: _Table) -> None:
+        """Fetch the values of one table and check each."""
+        for part in _in_parts([*table]):
+            names = [f"w{number}" for number in range(len(part))]
+            self._lines.append(f"{', '.join(names)}, = {self._get(part)}")
+            for name, source in zip(names, part, strict=True):
+                for check in table[source]:
+                    self._write_condition(check, [name])
+
+    def _write_condition(self, check: Check, names: list[str]) -> None:
+        condition = check.condition(names, self.emitter)
+        self._lines += self.emitter.take_statements()
+        if condition != "True":
+            self._refuse_unless(condition)
+
     def _write_alone(self, check: Check) -> None:
         if len(check.sources) == 1 and self._used_once(check.sources[0]):
             self._write_in_passing(check, self._value(check.sources[0]))
             return
         names = [self._variable(source) for source in check.sources]
-        condition = check.condition(names, self.emitter)
-        self._lines += self.emitter.take_statements()
-        if condition != "True":
-            self._refuse_unless(condition)
+        self._write_condition(check, names)
         if isinstance(check, TypeCheck):
             cls = check.cls()
             if cls is not None:
@@ -279,6 +338,15 @@ class Writer:
         apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
         self._lines.append(f"values = {values}")
         self._refuse_unless(f"{together}(*values) or {apart}(*values)")
+
+
+_Table = dict[ValueSource, list[Check]]
+
+
+def _in_parts(sources: list[ValueSource], most: int = 100) -> list[list[ValueSource]]:
+    """Divide what is fetched together: reading a local beyond the first 256 costs more."""
+    size = -(-len(sources) // -(-len(sources) // most))
+    return [sources[start : start + size] for start in range(0, len(sources), size)]
 
 
 def _base_of(source: Source) -> Source | None:
