@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from subclass_utils import WrapperTensor
 from torch.utils._pytree import tree_map
 
-from tools.bench.row import Row, Target, at_most, faster
+from tools.bench.row import Row, at_most, faster
 from tools.bench.timing import Statement, alternate
 
 aten = torch.ops.aten
 
 
 class ByHand(torch.Tensor):
-    """What a careful author writes: full metadata, a branch for each shape of operator."""
+    """What a careful author writes: full metadata, a handler for each shape of operator."""
 
     elem: torch.Tensor
     __torch_function__: Any = torch._C._disabled_torch_function_impl
@@ -43,14 +44,79 @@ class ByHand(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # torch's stub forgets func
         cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if func is aten.mul.Tensor:
-            a, b = args
-            return cls(func(a.elem, b.elem))
-        if func is aten.add_.Tensor:
-            a, b = args
-            func(a.elem, b.elem)
-            return a
-        return cls(func(args[0].elem, *args[1:]))
+        return HANDLERS[func](cls, func, args, kwargs)
+
+
+def _one(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    return cls(func(args[0].elem, *args[1:]))
+
+
+def _two(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    a, b = args
+    return cls(func(a.elem, b.elem))
+
+
+def _three(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    a, b, c = args
+    return cls(func(a.elem, b.elem, c.elem))
+
+
+def _tensor_or_number(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    a, b = args
+    return cls(func(a.elem, b.elem if isinstance(b, cls) else b))
+
+
+def _in_place(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    a, b = args
+    func(a.elem, b.elem)
+    return a
+
+
+def _out(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    a, b = args
+    out = kwargs["out"]
+    func(a.elem, b.elem, out=out.elem)
+    return out
+
+
+def _join(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    return cls(func([each.elem for each in args[0]], *args[1:]))
+
+
+def _split(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    return [cls(each) for each in func(args[0].elem, *args[1:])]
+
+
+def _each(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    a, b = args
+    return [cls(each) for each in func([x.elem for x in a], [x.elem for x in b])]
+
+
+def _each_in_place(cls: Any, func: Any, args: Any, kwargs: Any) -> None:
+    a, b = args
+    func([x.elem for x in a], [x.elem for x in b])
+
+
+HANDLERS: dict[Any, Any] = {
+    aten.mul.Tensor: _tensor_or_number,
+    aten.add.Tensor: _two,
+    aten.mm.default: _two,
+    aten.addmm.default: _three,
+    aten.neg.default: _one,
+    aten.sum.default: _one,
+    aten.add_.Tensor: _in_place,
+    aten.mul_.Tensor: _in_place,
+    aten.view.default: _one,
+    aten.t.default: _one,
+    aten.slice.Tensor: _one,
+    aten.select.int: _one,
+    aten.detach.default: _one,
+    aten.split.Tensor: _split,
+    aten.mul.out: _out,
+    aten.cat.default: _join,
+    aten._foreach_mul.List: _each,
+    aten._foreach_add_.List: _each_in_place,
+}
 
 
 class WithTreeMap(ByHand):
@@ -73,24 +139,58 @@ class Ours(WrapperTensor):
     """A transparent wrapper."""
 
 
-COMPARED: list[tuple[str, str, type[Any], str, Target | None]] = [
-    ("two tensors", "a * b", ByHand, "a handler by hand", at_most(1.25)),
-    ("two tensors", "a * b", WithTreeMap, "tree_map", faster(2.5)),
-    ("one tensor", "a.neg()", ByHand, "a handler by hand", at_most(1.25)),
-    ("a view", "a.view(-1)", ByHand, "a handler by hand", None),
-    ("in place", "a.add_(b)", ByHand, "a handler by hand", None),
-]
+CODE = {
+    "mul, two tensors": "a * b",
+    "add, two tensors": "a + b",
+    "mul, tensor and number": "a * 2.0",
+    "mm": "a @ b",
+    "linear": "linear(a, b, v)",
+    "neg": "a.neg()",
+    "sum": "a.sum()",
+    "cat": "torch.cat([a, b])",
+    "add_": "a.add_(b)",
+    "mul_": "a.mul_(b)",
+    "view": "a.view(-1)",
+    "t": "a.t()",
+    "slice": "a[1:]",
+    "select": "a[1]",
+    "detach": "a.detach()",
+    "split into three": "a.split(1)",
+    "mul with out": "torch.mul(a, b, out=c)",
+    "foreach mul of two": "torch._foreach_mul([a, b], [b, a])",
+    "foreach add_ of two": "torch._foreach_add_([a, b], [b, a])",
+}
+MODES: dict[str, tuple[Callable[[], AbstractContextManager[Any]], bool, list[str]]] = {
+    "plain": (nullcontext, False, list(CODE)),
+    "grad": (nullcontext, True, ["mul, two tensors", "mm", "linear", "neg", "view", "cat"]),
+    "no_grad": (torch.no_grad, True, ["mul, two tensors", "view", "add_"]),
+    "inference_mode": (torch.inference_mode, False, ["mul, two tensors", "view", "add_"]),
+}
+
+
+def names_for(cls: type[Any], requires_grad: bool) -> dict[str, object]:
+    """Make the tensors that the code names."""
+    a, b, c = (cls(torch.zeros(3, 3)) for _ in range(3))
+    for tensor in (a, b):
+        tensor.requires_grad_(requires_grad)
+    linear = torch.nn.functional.linear
+    return {"a": a, "b": b, "c": c, "v": cls(torch.zeros(3)), "torch": torch, "linear": linear}
 
 
 def rows() -> Iterator[Row]:
-    """Compare operators on wrappers of three numbers."""
+    """Compare operators on wrappers of nine numbers."""
     for cls in (Ours, ByHand, WithTreeMap):
         cls(torch.ones(3)) * cls(torch.ones(3))  # torch imports more on the first operator
-    for work, code, other, against, target in COMPARED:
-        ours, theirs = alternate(
-            *(
-                Statement(code, {"a": cls(torch.ones(3)), "b": cls(torch.ones(3))})
-                for cls in (Ours, other)
-            )
-        )
-        yield Row(f"wrapper: {work}", against, ours, theirs, target)
+    for mode, (context, requires_grad, works) in MODES.items():
+        for work in works:
+            with context():
+                ours, by_hand, tree_map = alternate(
+                    *(
+                        Statement(CODE[work], names_for(cls, requires_grad))
+                        for cls in (Ours, ByHand, WithTreeMap)
+                    ),
+                    rounds=31,
+                )
+            name = f"wrapper: {work}" if mode == "plain" else f"wrapper: {work}, {mode}"
+            yield Row(name, "a handler by hand", ours, by_hand, at_most(1.25))
+            yield Row(name, "tree_map", ours, tree_map, faster(2.5))
