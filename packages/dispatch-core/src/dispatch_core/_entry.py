@@ -46,7 +46,7 @@ class Entry:
         self.found_by = found_by
         self.handler = handler
         self.table = table
-        self.composite = private.is_composite(func)
+        self.composite = private.composite_kind(func)
         run = named_after(handler, op_name(func))
         self.with_types = kind != "exact" and takes_types(handler)
         self.run = run if kind == "exact" or self.with_types else functools.partial(run, func)
@@ -62,7 +62,7 @@ class MissingEntry(Entry):
 
     def __init__(self, func: Any, table: HandlerTable) -> None:
         self.kind = "missing"
-        self.composite = private.is_composite(func)
+        self.composite = private.composite_kind(func)
         self.found_by = "missing"
         self.handler = None
         self.table = table

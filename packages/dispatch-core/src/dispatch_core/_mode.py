@@ -78,7 +78,7 @@ class DispatchMode(TorchDispatchMode):
             kwargs = {}
         table = self.table
         entry = table._entries[func]
-        if entry.composite:
+        if entry.composite and private.may_set_bits(entry.composite, args):
             with private.with_bits_resolved():
                 result = self._answer(func, types, args, kwargs)
                 return hand_on(func, types, args, kwargs) if result is NotImplemented else result
@@ -191,6 +191,19 @@ def _honest(own: Any) -> Callable[..., Any]:
     ) -> Any:
         if kwargs is None:
             kwargs = {}
+        kind = private.composite_kind(func)
+        if kind and private.may_set_bits(kind, args):
+            with private.with_bits_resolved():
+                return answer(self, func, types, args, kwargs)
+        return answer(self, func, types, args, kwargs)
+
+    def answer(
+        self: Any,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         try:
             if plain:
                 result = own(self, func, types, args, kwargs)

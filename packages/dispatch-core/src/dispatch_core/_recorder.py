@@ -122,7 +122,7 @@ class Recorder(DispatchMode):
         start = time.perf_counter_ns()
         entry = table._entries[func]
         if table.missing == "next" and entry.kind == "missing":
-            if entry.composite:
+            if entry.composite and private.may_set_bits(entry.composite, args):
                 with private.with_bits_resolved():
                     result = func(*args, **kwargs)
             else:

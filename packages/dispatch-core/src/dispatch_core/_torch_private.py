@@ -29,6 +29,7 @@ __all__ = [
     "call_python_handlers",
     "call_without_snapshot",
     "composite_kernel",
+    "composite_kind",
     "data_pointer",
     "disable_dispatch",
     "disable_torch_function",
@@ -43,13 +44,13 @@ __all__ = [
     "increment_version",
     "innermost_mode",
     "is_alias_of",
-    "is_composite",
     "is_functorch_call",
     "key_is_set",
     "live_defaults",
     "live_overload_names",
     "live_schema",
     "may_be_written_through",
+    "may_set_bits",
     "mode_stack",
     "mode_stack_size",
     "numbers_as_tensors",
@@ -234,16 +235,29 @@ def with_bits_resolved() -> AbstractContextManager[None]:
     return _force_keys(_included(), rest)
 
 
-_composite: dict[Any, bool] = {}
+_EXPLICIT = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+_composite: dict[Any, str] = {}
 
 
-def is_composite(op: Any) -> bool:
-    """Say whether torch has a kernel that takes the operator apart; remembered."""
+def composite_kind(op: Any) -> str:
+    """Say whether an operator runs others: 'implicit', 'explicit' (with its own gradient), ''."""
     found = _composite.get(op)
     if found is None:
-        found = isinstance(op, OP_OVERLOAD) and composite_kernel(op) is not None
+        found = ""
+        if isinstance(op, OP_OVERLOAD):
+            if composite_kernel(op) is not None:
+                found = "implicit"
+            elif any(_has_kernel(op.name(), key) for key in _EXPLICIT):
+                found = "explicit"
         _composite[op] = found
     return found
+
+
+def may_set_bits(kind: str, args: Sequence[Any]) -> bool:
+    """Say whether the parts of an operator may set conjugate bits, in a call with these tensors."""
+    return kind == "implicit" or any(
+        isinstance(value, torch.Tensor) and value.is_complex() for value in args
+    )
 
 
 dispatch_keys: Callable[[torch.Tensor], Any] = look_up(torch._C, "_dispatch_keys")
