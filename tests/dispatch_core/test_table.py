@@ -11,6 +11,7 @@ import torch
 from dispatch_core import (
     DispatchMode,
     HandlerError,
+    HandlerSignatureError,
     HandlerTable,
     NoHandlerError,
     TableError,
@@ -388,6 +389,79 @@ def test_renamed_handler_sees_its_closure_and_keyword_defaults() -> None:
     assert (x + x).tolist() == [3.0]
     offset[0] = 2.0
     assert (x + x).tolist() == [4.0]
+
+
+# ── methods ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_class_and_static_methods_are_handlers_and_stay_methods() -> None:
+    class Base(Tabled):
+        table = HandlerTable()
+        asked: list[Any] = []  # noqa: RUF012  # of this test alone
+
+        @table.implements(aten.sin.default)
+        @classmethod
+        def my_sin(cls, self: Any) -> Any:
+            cls.asked.append(cls)
+            return run_plain(torch.cos, self)
+
+        @table.implements(aten.exp.default)
+        @staticmethod
+        def my_exp(self: Any) -> Any:
+            return run_plain(torch.log, self)
+
+        @table.fallback
+        @classmethod
+        def anything(cls, func: Any, *args: Any, **kwargs: Any) -> Any:
+            cls.asked.append(func)
+            return run_plain(func, *args, **kwargs)
+
+    class Child(Base):
+        pass
+
+    x, y = tabled([1.0], Base), tabled([1.0], Child)
+    cosine = torch.ones(1).cos()
+    assert torch.equal(x.sin(), cosine)
+    assert torch.equal(y.sin(), cosine)
+    assert y.exp().item() == 0
+    assert (x + 1).item() == 2
+    assert Base.asked == [Base, Child, torch.ops.aten.add.Tensor]
+    assert Base.my_exp(torch.ones(1)).item() == 0
+    assert Base.table.lookup(aten.sin) == Base.anything
+    assert Child.table.lookup(aten.sin.default) == Child.my_sin
+
+
+def test_bound_method_is_a_handler_and_its_frame_is_named() -> None:
+    class Scales(DispatchMode):
+        def __init__(self, scale: float) -> None:
+            super().__init__(HandlerTable(missing="next"))
+            self.scale = scale
+            self.table.implements(aten.sin.default)(self.sin)
+
+        def sin(mode, self: Any) -> Any:  # noqa: N805
+            if mode.scale < 0:
+                raise ValueError
+            return self * mode.scale
+
+    x = torch.ones(1)
+    with Scales(2.0), Scales(3.0):
+        assert x.sin().item() == 3
+    with Scales(-1.0), pytest.raises(ValueError) as caught:  # noqa: PT011  # it has no text
+        x.sin()
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert "sin[aten::sin]" in [frame.name for frame in frames]
+
+
+def test_method_that_is_not_bound_is_told_from_one_with_other_parameters() -> None:
+    def mm(mode: Any, self: Any, mat2: Any) -> Any:
+        raise AssertionError
+
+    with pytest.raises(HandlerSignatureError) as caught:
+        HandlerTable().implements(aten.mm.default)(mm)
+    assert caught.value.differences == (
+        "'mode' is not an argument of the operator: register the bound method, or make it a "
+        "classmethod or staticmethod",
+    )
 
 
 # ── missing ─────────────────────────────────────────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from dispatch_core._signatures import takes_types
 if TYPE_CHECKING:
     from dispatch_core._table import HandlerTable
 
-__all__ = ["Entry", "MissingEntry", "named_after"]
+__all__ = ["Entry", "Kind", "MissingEntry", "named_after"]
 
 Handler = Callable[..., Any]
 Kind = Literal["exact", "packet", "where", "fallback", "missing"]

@@ -39,6 +39,12 @@ def check_handlers(handles: Sequence[Handle[Any]], handler: Callable[..., Any]) 
         differences = _differences(handle.params, signature)
         if not differences:
             continue
+        if _fits_as_method(handle.params, signature):
+            first = next(iter(signature.parameters))
+            differences = [
+                f"{first!r} is not an argument of the operator: register the bound method, or "
+                "make it a classmethod or staticmethod"
+            ]
         everything += differences
         lines = [
             f"{handle.qualified_name}: handler {describe_handler(handler)} does not take what "
@@ -94,6 +100,8 @@ def takes_types(handler: Callable[..., Any]) -> bool:
 
 
 def _signature(handler: Callable[..., Any], what: str) -> inspect.Signature:
+    if isinstance(handler, classmethod | staticmethod):
+        handler = handler.__get__(None, object)
     try:
         return inspect.signature(handler)
     except (TypeError, ValueError):
@@ -150,6 +158,14 @@ def _differences(params: Sequence[Param], signature: inspect.Signature) -> list[
         if name not in wanted_by_keyword and name not in positional_names:
             found.append(f"the operator has no {name!r}")
     return found
+
+
+def _fits_as_method(params: Sequence[Param], signature: inspect.Signature) -> bool:
+    """Say whether a function would fit if its first parameter were bound."""
+    first, *rest = list(signature.parameters.values()) or [None]
+    if first is None or first.kind not in _POSITIONAL or first.name in _spelled(params):
+        return False
+    return not _differences(params, signature.replace(parameters=rest))
 
 
 def _spelled(params: Sequence[Param]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._entry import Entry, MissingEntry
+from dispatch_core._entry import Entry, Kind, MissingEntry
 from dispatch_core._errors import TableError
 from dispatch_core._handle import Handle
 from dispatch_core._honest import (
@@ -138,6 +138,8 @@ class HandlerTable:
         so it gets every argument by name, whatever the caller wrote or left out. For a packet,
         which stands for all its overloads, they are `(func, *args, **kwargs)`.
         A handler gets the call's own arguments, wrappers as wrappers; NotImplemented declines.
+        It may be a static method, a class method (called on the class that is asked) or a bound
+        method (`table.implements(op)(self.handler)`).
 
         Raises: HandlerSignatureError, when it decorates, with everything that differs.
         """
@@ -203,7 +205,8 @@ class HandlerTable:
                     if not test(handle):
                         return False
                 except TypeError as error:  # which an operator that is looked up must not raise
-                    raise handler_failed(handle, test, error, "predicate") from error
+                    op = handle.torch_op
+                    raise handler_failed(op, test, error, "predicate") from error
             return True
 
         def register(handler: F) -> F:
@@ -242,7 +245,7 @@ class HandlerTable:
             for table in self._line():
                 handler = table._packets.get(packet, table._fallback)
                 if handler is not None:
-                    return handler
+                    return self._bound(handler)
             return None
         return self._entries[handle_of(op).torch_op].handler
 
@@ -250,18 +253,30 @@ class HandlerTable:
         packet: Any = getattr(func, "overloadpacket", None)
         for table in self._line():
             if func in table._exact:
-                return Entry(func, "exact", op_name(func), table._exact[func], table)
+                return self._entry(func, "exact", op_name(func), table._exact[func], table)
             if packet in table._packets:
                 found_by = private.packet_name(packet)
-                return Entry(func, "packet", found_by, table._packets[packet], table)
+                return self._entry(func, "packet", found_by, table._packets[packet], table)
             if table._rules:
                 handle = handle_of(func)
                 for found_by, test, handler in table._rules:
                     if test(handle):
-                        return Entry(func, "where", found_by, handler, table)
+                        return self._entry(func, "where", found_by, handler, table)
             if table._fallback is not None:
-                return Entry(func, "fallback", "fallback", table._fallback, table)
+                return self._entry(func, "fallback", "fallback", table._fallback, table)
         return MissingEntry(func, self)
+
+    def _entry(
+        self, func: Any, kind: Kind, found_by: str, handler: Handler, table: HandlerTable
+    ) -> Entry:
+        return Entry(func, kind, found_by, self._bound(handler), table)
+
+    def _bound(self, handler: Handler) -> Handler:
+        """Give what a class method or static method is, taken from the class of this table."""
+        if not isinstance(handler, classmethod | staticmethod):
+            return handler
+        bound: Handler = handler.__get__(None, self._owner or object)
+        return bound
 
     # ── running ─────────────────────────────────────────────────────────────────────────────────
 
