@@ -81,17 +81,55 @@ def tensor_reason(guards: Any, tensor: torch.Tensor) -> str:
 
 
 def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:
-    """Give the positions of the tensors that share memory with another one."""
-    found: Iterable[int] = overlapping_tensors()(tensors, symbolic=False)
+    """Give the positions of the tensors that share memory with another one.
+
+    torch's own function says it of tensors of one storage. Of those in several storages
+    that lie in the same memory, as two that were made of one array of numpy's, it is the ranges
+    of addresses that must not meet.
+    """
+    compute = overlapping_tensors()
+    groups: dict[int, list[int]] = {}
+    with torch._C.DisableTorchFunctionSubclass():
+        for place, tensor in enumerate(tensors):
+            storage = torch.Tensor.untyped_storage(tensor)
+            groups.setdefault(storage._cdata, []).append(place)
+        found = {
+            places[number]
+            for places in groups.values()
+            if len(places) > 1
+            for number in compute([tensors[place] for place in places], False)
+        }
+        if len(groups) > 1:
+            group_of = {place: group for group, places in groups.items() for place in places}
+            ranges = sorted((*_addresses(t), place) for place, t in enumerate(tensors))
+            open_ranges: list[tuple[int, int]] = []
+            for start, end, place in ranges:
+                open_ranges = [(stop, other) for stop, other in open_ranges if stop > start]
+                for _, other in open_ranges if start < end else ():
+                    if group_of[other] != group_of[place]:
+                        found |= {place, other}
+                open_ranges.append((end, place))
     return found
 
 
 def overlapping_tensors() -> Callable[..., Iterable[int]]:
-    """Give torch's function that finds the tensors of a list which share memory."""
+    """Give torch's function that finds the tensors of a list which share memory.
+
+    It takes it that all have one storage.
+    """
     compute: Callable[..., Iterable[int]] = _look_up(
         torch._C, "_dynamo.guards.compute_overlapping_tensors"
     )
     return compute
+
+
+def _addresses(tensor: torch.Tensor) -> tuple[int, int]:
+    start = torch.Tensor.data_ptr(tensor)
+    if start == 0 or torch.Tensor.numel(tensor) == 0:
+        return 0, 0  # it has no memory, as on the device meta
+    steps = zip(torch.Tensor.size(tensor), torch.Tensor.stride(tensor), strict=True)
+    last = sum((size - 1) * stride for size, stride in steps)
+    return start, start + (last + 1) * torch.Tensor.element_size(tensor)
 
 
 # What a dispatch key means to somebody who does not know the dispatcher. Keys that only say where
