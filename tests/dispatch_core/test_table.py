@@ -399,7 +399,7 @@ def test_class_and_static_methods_are_handlers_and_stay_methods() -> None:
         table = HandlerTable()
         asked: list[Any] = []  # noqa: RUF012  # of this test alone
 
-        @table.implements(aten.sin.default)
+        @table.implements(aten.sin.default)  # type: ignore[arg-type]  # mypy sees the parameter cls
         @classmethod
         def my_sin(cls, self: Any) -> Any:
             cls.asked.append(cls)
@@ -438,7 +438,7 @@ def test_bound_method_is_a_handler_and_its_frame_is_named() -> None:
             self.scale = scale
             self.table.implements(aten.sin.default)(self.sin)
 
-        def sin(mode, self: Any) -> Any:  # noqa: N805
+        def sin(mode, self: Any) -> Any:
             if mode.scale < 0:
                 raise ValueError
             return self * mode.scale
@@ -457,7 +457,7 @@ def test_method_that_is_not_bound_is_told_from_one_with_other_parameters() -> No
         raise AssertionError
 
     with pytest.raises(HandlerSignatureError) as caught:
-        HandlerTable().implements(aten.mm.default)(mm)
+        HandlerTable().implements(aten.mm.default)(mm)  # type: ignore[arg-type]  # as it should
     assert caught.value.differences == (
         "'mode' is not an argument of the operator: register the bound method, or make it a "
         "classmethod or staticmethod",

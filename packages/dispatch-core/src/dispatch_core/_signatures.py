@@ -162,10 +162,10 @@ def _differences(params: Sequence[Param], signature: inspect.Signature) -> list[
 
 def _fits_as_method(params: Sequence[Param], signature: inspect.Signature) -> bool:
     """Say whether a function would fit if its first parameter were bound."""
-    first, *rest = list(signature.parameters.values()) or [None]
-    if first is None or first.kind not in _POSITIONAL or first.name in _spelled(params):
+    given = list(signature.parameters.values())
+    if not given or given[0].kind not in _POSITIONAL or given[0].name in _spelled(params):
         return False
-    return not _differences(params, signature.replace(parameters=rest))
+    return not _differences(params, signature.replace(parameters=given[1:]))
 
 
 def _spelled(params: Sequence[Param]) -> dict[str, str]:
