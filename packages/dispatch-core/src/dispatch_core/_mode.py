@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._honest import (
     answering,
     ask_classes,
+    gives_one_tensor,
     handler_failed,
     nobody_took,
     result_check,
@@ -117,7 +120,7 @@ class DispatchMode(TorchDispatchMode):
     def __enter__(self) -> Self:
         _make_honest(type(self))  # it may have been given another one since it was made
         own = self.__dict__.get("__torch_dispatch__")
-        if own is not None and not hasattr(own, "__honest__"):
+        if own is not None and not _is_marked(own):
             self.__dict__["__torch_dispatch__"] = _honest_of_instance(own, self)
         return super().__enter__()  # type: ignore[no-untyped-call,no-any-return]
 
@@ -171,16 +174,29 @@ def _make_honest(cls: type[DispatchMode]) -> None:
         own = vars(base).get("__torch_dispatch__")
         if own is None:
             continue
-        if not hasattr(own, "__honest__"):
+        if not _is_marked(own):
             # A base that is no mode of ours, a mixin, is left as it is.
             target = base if issubclass(base, DispatchMode) else cls
             target.__torch_dispatch__ = _honest(own)  # type: ignore[attr-defined]
         return
 
 
+class _Known(dict[Any, tuple[str, type | None, Callable[[Any], Any]]]):
+    """Which composite an operator is, what needs no check of its results, and the check."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    def __missing__(self, func: Any) -> tuple[str, type | None, Callable[[Any], Any]]:
+        at_once = torch.Tensor if gives_one_tensor(func) else None
+        made = self[func] = private.composite_kind(func), at_once, result_check(func, self._own)
+        return made
+
+
 def _honest(own: Any) -> Callable[..., Any]:
     """Wrap an overridden `__torch_dispatch__`: no TypeErrors out, and NotImplemented declines."""
     plain = isinstance(own, FunctionType)
+    known = _Known(own)
 
     def __torch_dispatch__(
         self: Any,
@@ -191,7 +207,7 @@ def _honest(own: Any) -> Callable[..., Any]:
     ) -> Any:
         if kwargs is None:
             kwargs = {}
-        kind = private.composite_kind(func)
+        kind = known[func][0]
         if kind and private.may_set_bits(kind, args):
             with private.with_bits_resolved():
                 return answer(self, func, types, args, kwargs)
@@ -212,9 +228,12 @@ def _honest(own: Any) -> Callable[..., Any]:
                 result = bound(func, types, args, kwargs)
         except TypeError as error:
             raise handler_failed(func, own, error) from error
+        _, at_once, check = known[func]
+        if result.__class__ is at_once:
+            return result
         if result is NotImplemented:
             return hand_on(func, types, args, kwargs)
-        return result_check(func, own)(result)
+        return check(result)
 
     private.skip_in_dynamo(__torch_dispatch__)
     if callable(own):
@@ -226,13 +245,18 @@ def _honest_of_instance(own: Any, mode: DispatchMode) -> Callable[..., Any]:
     def call(_: Any, *arguments: Any) -> Any:
         return own(*arguments)
 
-    return is_honest(functools.partial(_honest(functools.update_wrapper(call, own)), mode))
+    return MethodType(_honest(functools.update_wrapper(call, own)), mode)
 
 
 def is_honest(function: F) -> F:
     """Mark a `__torch_dispatch__` that is to be left as it is."""
-    function.__honest__ = True  # type: ignore[attr-defined]
+    # With its code, because functools.wraps copies marks to other functions.
+    function.__honest__ = function.__code__  # type: ignore[attr-defined]
     return function
+
+
+def _is_marked(own: Any) -> bool:
+    return getattr(own, "__honest__", None) is getattr(own, "__code__", own)
 
 
 is_honest(private.skip_in_dynamo(DispatchMode.__torch_dispatch__))
