@@ -177,7 +177,7 @@ def _make_honest(cls: type[DispatchMode]) -> None:
         if not _is_marked(own):
             # A base that is no mode of ours, a mixin, is left as it is.
             target = base if issubclass(base, DispatchMode) else cls
-            target.__torch_dispatch__ = _honest(own)  # type: ignore[attr-defined]
+            target.__torch_dispatch__ = _honest(own)  # type: ignore[method-assign]
         return
 
 
