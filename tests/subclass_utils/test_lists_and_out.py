@@ -63,7 +63,9 @@ def out_that_is_resized(wrap: Wrap) -> list[Any]:
     """Write an out that has no memory yet."""
     a, out = wrap(torch.ones(3, 4)), wrap(torch.empty(0))
     torch.mm(a, a.t(), out=out)
-    return [out, out.t() + out]
+    clamped = wrap(torch.empty(0))
+    torch.clamp(out, None, wrap(torch.full((3, 3), 2.0)), out=clamped)
+    return [out, out.t() + out, clamped]
 
 
 def views(wrap: Wrap) -> list[Any]:

@@ -229,6 +229,6 @@ class _Out(_Fast):
             or written.stride() != stride
             or written.storage_offset() != offset
         ):
-            pairs = [*zip(args, read, strict=False), (out, written)]
-            update_outside(out, written, tuple(pairs))
+            known = zip((*args[: self.count], out), (*read, written), strict=True)
+            update_outside(out, written, tuple(pair for pair in known if pair[0] is not None))
         return out
