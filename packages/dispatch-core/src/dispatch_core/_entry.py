@@ -90,7 +90,7 @@ def named_after(handler: Handler, name: str) -> Handler:
     return _renamed(call, name)
 
 
-def _renamed(handler: FunctionType, name: str) -> FunctionType:
+def _renamed(handler: Any, name: str) -> FunctionType:
     own = handler.__name__
     shown = name if own in ("_", "<lambda>") else f"{own}[{name}]"
     names: dict[str, Any] = {"co_name": shown}
