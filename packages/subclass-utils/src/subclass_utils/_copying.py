@@ -27,6 +27,7 @@ __all__ = [
     "encode",
     "make_described",
     "reduce_wrapper",
+    "state_of",
 ]
 
 CLASSES: WeakValueDictionary[tuple[str, str], type[Any]] = WeakValueDictionary()
@@ -141,7 +142,8 @@ def deepcopy_wrapper(wrapper: Any, memo: dict[int, Any]) -> Any:
     _check_clone(wrapper)
     cls = type(wrapper)
     with torch.no_grad():
-        inner = [copy.deepcopy(getattr(wrapper, name), memo) for name in cls.inner_tensors]
+        kept = {} if _is_part_of_another(wrapper) else memo
+        inner = [copy.deepcopy(getattr(wrapper, name), kept) for name in cls.inner_tensors]
         made = make_described(cls, describe_outside(wrapper), inner)
     memo[id(wrapper)] = made
     made.requires_grad_(wrapper.requires_grad)
@@ -171,22 +173,38 @@ def _check_clone(wrapper: Any) -> None:
 # ── pickle ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def _is_part_of_another(wrapper: Any) -> bool:
+    """Say whether a view's handler made this, so that its inner tensors are partly another's.
+
+    A copy shares none of them: what is written to it could not be written to the whole.
+    """
+    link = wrapper.__dict__.get("_view_of")
+    return link is not None and bool(link.steps)
+
+
 def reduce_wrapper(wrapper: Any) -> tuple[Any, ...]:
     """Say how to build a wrapper again; everything in it may be loaded with weights_only."""
+    return rebuild_wrapper, (name_or_class(type(wrapper)), state_of(wrapper))
+
+
+def state_of(wrapper: Any, *, shares: bool = False) -> dict[str, Any]:
+    """Say everything that a wrapper is; with its own inner tensors if it `shares` their data."""
     cls = type(wrapper)
     extras = _extras(wrapper)
-    state = {
+    inner = [getattr(wrapper, name) for name in cls.inner_tensors]
+    if wrapper.requires_grad:
+        inner = [tensor.detach() for tensor in inner]
+    if _is_part_of_another(wrapper) and not shares:
+        inner = [tensor.detach().clone() for tensor in inner]
+    return {
         "outside": {key: encode(value) for key, value in describe_outside(wrapper).items()},
-        "inner": [getattr(wrapper, name).detach() for name in cls.inner_tensors]
-        if wrapper.requires_grad
-        else [getattr(wrapper, name) for name in cls.inner_tensors],
+        "inner": inner,
         "metadata": {name: encode(getattr(wrapper, name)) for name in cls.metadata},
         "requires_grad": wrapper.requires_grad,
         "parameter": extras.pop("_is_param", False),
         "grad": wrapper.grad if wrapper.is_leaf else None,
         "extras": extras,
     }
-    return rebuild_wrapper, (name_or_class(cls), state)
 
 
 def build_wrapper(cls: type[Any], state: Mapping[str, Any]) -> Any:

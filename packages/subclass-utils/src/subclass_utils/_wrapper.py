@@ -18,7 +18,7 @@ from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._outside import outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
-from subclass_utils._shared_data import disconnect, make_from_plain
+from subclass_utils._shared_data import Step, connect, disconnect, make_from_plain
 from subclass_utils._torch_private import no_torch_function, skip_in_dynamo, without_modes
 
 __all__ = ["WrapperTensor"]
@@ -330,12 +330,22 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
 
     # ── copies ──────────────────────────────────────────────────────────────────────────────────
 
+    def __copy__(self) -> Any:
+        """Make another wrapper of the same inner tensors, as torch does with a storage."""
+        state = _copying.state_of(self, shares=True)
+        made = _copying.build_wrapper(type(self), state)
+        if self._is_part:
+            made.__dict__["_family_seen"] = self.__dict__.get("_family_seen")
+        elif not self._transparent:
+            connect(made, self, Step(torch.ops.aten.detach.default, (), {}))
+        return made
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Copy the inner tensors and everything else; see `_copying.deepcopy_wrapper`."""
         return _copying.deepcopy_wrapper(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Say how to build this again, for pickle, torch.save, copy.copy and queues."""
+        """Say how to build this again, for pickle, torch.save and queues."""
         return _copying.reduce_wrapper(self)
 
     # ── text ────────────────────────────────────────────────────────────────────────────────────
