@@ -49,8 +49,8 @@ class HostileMeta(type):
     """A metaclass that raises for whatever its classes are asked."""
 
     __getattribute__ = raising("getattribute of the metaclass")
-    __eq__ = raising("eq of the metaclass")  # type: ignore[assignment]
-    __hash__ = raising("hash of the metaclass")  # type: ignore[assignment]
+    __eq__ = raising("eq of the metaclass")
+    __hash__ = raising("hash of the metaclass")
     __instancecheck__ = raising("instancecheck of the metaclass")
     __subclasscheck__ = raising("subclasscheck of the metaclass")
 

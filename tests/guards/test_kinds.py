@@ -58,7 +58,8 @@ def test_guard_refuses_each_difference_and_says_why(case: Case) -> None:
 @each_case
 def test_guard_refuses_a_missing_value(case: Case) -> None:
     check = compile_guards([case.guard()], case.scope(case.value))
-    for scope in ({}, {"y": 1}, None, 3):
+    scopes: list[Any] = [{}, {"y": 1}, None, 3]
+    for scope in scopes:
         assert check(scope) is False
     assert check.explain({}) is not None
 

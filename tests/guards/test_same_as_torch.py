@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -174,6 +174,16 @@ def _shares_with_others(scope: dict[str, torch.Tensor]) -> bool:
     return any(reach(scope["y"]) & reach(scope[name]) for name in "xz")
 
 
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 @pytest.mark.parametrize(
     ("create", "change"),
     [
@@ -191,16 +201,6 @@ def test_state_of_torch(create: Any, change: Callable[[], Any]) -> None:
     assert check({}) is bool(theirs.check()) is True
     with change():
         assert check({}) is bool(theirs.check()) is False
-
-
-@contextlib.contextmanager
-def default_dtype(dtype: torch.dtype) -> Any:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def test_default_device() -> None:

@@ -135,7 +135,7 @@ def test_class_that_is_not_at_the_top_of_a_module() -> None:
         dumps(check)
 
 
-@pytest.mark.parametrize("value", [None, len, abs.__call__, str.join, ..., compile, [].append])
+@pytest.mark.parametrize("value", [None, len, str.join, ..., compile, [].append])
 def test_class_that_only_the_interpreter_knows(value: Any) -> None:
     for kind in (GuardBuilder.EQUALS_MATCH, GuardBuilder.CONSTANT_MATCH):
         check = compile_guards([Guard(TypeSource(X), kind)], {"x": value})

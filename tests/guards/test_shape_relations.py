@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-import sympy
+import sympy  # type: ignore[import-untyped]  # torch brings it
 import torch
 from guards import (
     CheckFunction,

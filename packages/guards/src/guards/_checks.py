@@ -140,10 +140,10 @@ class TypeCheck(OneSourceCheck):
     def __init__(self, source: ValueSource, cls: type | str) -> None:
         super().__init__(source)
         wants(is_a(cls, (str, type)), self.code, "a class or its name", cls)
-        self.saved = is_a(cls, str)
-        if is_a(cls, str):
-            self.name = cls
-            known = find_class(cls)
+        self.saved = not is_a(cls, type)
+        if not is_a(cls, type):
+            self.name = str(cls)
+            known = find_class(self.name)
         else:
             self.name, known = importable_name(cls), cls
         self._static = known if known is not None and not is_heap_type(known) else None

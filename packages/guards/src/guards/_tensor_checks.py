@@ -133,7 +133,7 @@ def tensor_facts(
 
     Dimensions that ``sizes`` and ``strides`` leave open are written as ``*``.
     """
-    plain = torch.Tensor  # a subclass may answer for itself, and is not asked
+    plain: Any = torch.Tensor  # a subclass may answer for itself, and is not asked
     with torch._C.DisableTorchFunctionSubclass():
         facts = {
             "class": type_name(type(tensor)),
