@@ -23,7 +23,7 @@ from guards._checks import (
     TypeCheck,
 )
 from guards._code_check import CodeCheck, plain_function
-from guards._constants import spell
+from guards._constants import spell, type_name
 from guards._container_checks import KeysCheck, LengthCheck, SetCheck, dict_keys
 from guards._errors import UnsupportedGuardError
 from guards._fetch import Absent, is_a, plain_type
@@ -239,13 +239,25 @@ class GuardBuilder(GuardBuilderBase):
         value = self.value(guard)
         if not is_a(value, torch.Tensor):
             raise UnsupportedGuardError(f"TENSOR_MATCH on {guard.name}: got {spell(value)}")
+        try:
+            check = self._tensor_check(guard, value, dynamic_sizes, dynamic_strides)
+        except UnsupportedGuardError:
+            raise
+        except Exception as error:  # a legacy nested tensor, or a subclass that answers for itself
+            raise UnsupportedGuardError(
+                f"TENSOR_MATCH on {guard.name}: a {type_name(type(value))} whose sizes and strides "
+                f"torch cannot tell ({(str(error) or type(error).__name__).splitlines()[0]})"
+            ) from error
+        self.add(guard, check, value)
+
+    def _tensor_check(self, guard: Guard, value: torch.Tensor, *dynamic: Any) -> TensorCheck:
         with torch._C.DisableTorchFunctionSubclass():
-            sizes = _open_dims(guard, list(torch.Tensor.size(value)), dynamic_sizes)
+            sizes = _open_dims(guard, list(torch.Tensor.size(value)), dynamic[0])
             try:
-                strides = _open_dims(guard, list(torch.Tensor.stride(value)), dynamic_strides)
+                strides = _open_dims(guard, list(torch.Tensor.stride(value)), dynamic[1])
             except RuntimeError:  # a layout without strides
                 strides = None
-        self.add(guard, TensorCheck(self.source(guard), value, sizes, strides), value)
+        return TensorCheck(self.source(guard), value, sizes, strides)
 
     def DUPLICATE_INPUT(self, guard: Guard, source_b: Source) -> None:
         """Guard on two sources holding the very same object."""

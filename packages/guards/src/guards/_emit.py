@@ -14,7 +14,7 @@ from guards._fetch import Absent, is_a
 from guards._pointers import address_reader, addresses_by_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from guards._value_sources import ValueSource
 
@@ -100,7 +100,8 @@ class Emitter:
         self.death = Death()
 
     def _free_name(self, hint: str) -> str:
-        hint = "".join(c if c.isalnum() else "_" for c in hint) or "constant"
+        # Python reads other letters as their plain forms: 'ﬁ' as 'fi'.
+        hint = "".join(c if c.isascii() and c.isalnum() else "_" for c in hint) or "constant"
         while True:
             number = self._serial[hint] = self._serial.get(hint, -1) + 1
             name = hint if number == 0 else f"{hint}_{number}"
@@ -133,11 +134,18 @@ class Emitter:
             self._vital_ones.append(weakref.ref(value, self.death.happen))
         return f"{known}()"
 
-    def same_objects(self, values: tuple[object, ...], hint: str, variable: str = "values") -> str:
+    def same_objects(
+        self,
+        values: tuple[object, ...],
+        hint: str,
+        variable: str = "values",
+        *,
+        vital: bool = True,
+    ) -> str:
         """Write the test that a variable, a tuple, holds these very objects.
 
         Those that take weak references are held weakly: when one of them dies, nothing is the
-        same any more, and the whole check can never hold again.
+        same any more and, unless ``vital`` is False, the whole check can never hold again.
         """
         name = self._free_name(hint)
         self.namespace[name] = addresses_by_id(values)
@@ -147,7 +155,8 @@ class Emitter:
                 kept.append(value)
                 continue
             self._weakrefs.append(weakref.ref(value, functools.partial(self._forget, name)))
-            self._vital_ones.append(weakref.ref(value, self.death.happen))
+            if vital:
+                self._vital_ones.append(weakref.ref(value, self.death.happen))
         self._kept.append(kept)
         read, arguments = address_reader(len(values))
         reader = self.constant(read, f"read_{len(values)}_addresses")
@@ -155,14 +164,6 @@ class Emitter:
 
     def _forget(self, name: str, _: object) -> None:
         self.namespace[name] = b""
-
-    def keep_watching(self, classes: Iterable[type]) -> None:
-        """Let no other class take the place of one that is compared by its bare address."""
-        for cls in {id(cls): cls for cls in classes}.values():
-            if is_kept_anyway(cls):
-                self._kept.append([cls])
-            else:
-                self._vital_ones.append(weakref.ref(cls, self.death.happen))
 
     def is_type(self, variable: str, cls: type, *, vital: bool = False) -> str:
         """Write the test that a variable's class is exactly ``cls``; for ``vital`` see weakly."""

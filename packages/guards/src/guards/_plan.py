@@ -14,9 +14,9 @@ __all__ = ["WORTH_FETCHING_TOGETHER", "Group", "plan"]
 
 # Checking values together has a price for the group, and saves something for each value: what a
 # group is worth, in nanoseconds, so that one of less than nothing is not made.
-_PRICE = {"tensors": 60, "same": 170, "type": 300, "keys": 800}
+_PRICE = {"tensors": 170, "same": 170, "type": 300, "keys": 800}
 _SAVES = {
-    "tensors": 40,
+    "tensors": 70,
     "identity": 20,
     "single": 8,
     "constant": 9,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from guards._value_sources import ValueSource
 
 __all__ = ["OverlapCheck", "RelationCheck", "SameObjectCheck", "TensorCheck"]
+
+
+# Of these torch's fast check of many can be asked; a subclass may answer, and raise, by itself.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class TensorCheck(OneSourceCheck):
@@ -43,32 +48,56 @@ class TensorCheck(OneSourceCheck):
         self.sizes, self.strides = sizes, strides
         self.facts = tensor_facts(tensor, sizes, strides)
         self.cls_name = importable_name(type(tensor))
-        self.guards = private.tensor_guards([tensor], [sizes], [strides])
+        self._class = weakref.ref(type(tensor))
+        self._made_of = weakref.ref(tensor)
+        self.careful = private.tensor_check(tensor, sizes, strides)
+        self.fast: Any = None
+        if type(tensor) in _PLAIN:
+            self.fast = private.tensor_guards([tensor], [sizes], [strides])
         self._example_state = _example_state(tensor)
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        return f"{emitter.constant(self.guards.check, 'tensor_check')}({names[0]})"
+        name, cls = names[0], self._class()
+        if cls is None:
+            return "False"
+        careful = f"{emitter.constant(self.careful.check, 'tensor_check')}({name})"
+        if self.fast is None:
+            # torch knows the class by its bare address, which may come to mean another one.
+            return f"{emitter.is_type(name, cls, vital=True)} and {careful}"
+        example = self._made_of()
+        if example is None:
+            return careful
+        # The very same tensor is strided still; another one may be nested.
+        fast = emitter.constant(self.fast.check, "known_tensor_check")
+        return f"({name} is {emitter.weakly(example, 'tensor')} and {fast}({name}) or {careful})"
 
     def pattern(self) -> tuple[str, Any] | None:
-        return "tensors", None
+        return None if self.fast is None else ("tensors", None)
 
     def holds(self, tensor: object) -> bool:
-        """Tell whether one tensor is like the one that the check was made for."""
-        return bool(self.guards.check(tensor))
+        """Tell whether one value is a tensor like the one that the check was made for."""
+        return type(tensor) is self._class() and bool(self.careful.check(tensor))
 
     def expected(self) -> str:
+        if self._class() is None:
+            return f"a {self.facts['class']}, a class that is dead"
         return ", ".join(f"{k} {v}" for k, v in self.facts.items() if v != "")
 
     def difference(self, value: Any) -> tuple[str, str]:
         """Say what was expected and what was found, only of the facts that differ."""
         if not is_a(value, torch.Tensor):
             return self.facts["class"], spell_found(value)
+        if self._class() is None:
+            return self.expected(), spell_found(value)
+        if type(value) is not self._class() and type(value) not in _PLAIN:
+            # Its facts may be had by running its code alone.
+            return f"class {self.facts['class']}", f"class {type_name(type(value))}"
         found = tensor_facts(value, self.sizes, self.strides)
         differ = [k for k in self.facts if self.facts[k] != found.get(k)]
         if differ == ["state"]:
             return _state_difference(self.facts["state"], found["state"])
         if not differ:
-            return self.expected(), private.tensor_reason(self.guards, value)
+            return self.expected(), private.tensor_reason(self.careful, value)
         return tuple(  # type: ignore[return-value]
             ", ".join(f"{k} {side.get(k, '')}".rstrip() for k in differ)
             for side in (self.facts, found)

@@ -74,10 +74,26 @@ def tensor_guards(tensors: Sequence[torch.Tensor], sizes: Dims, strides: Dims) -
     )
 
 
-def tensor_reason(guards: Any, tensor: torch.Tensor) -> str:
+def tensor_check(tensor: torch.Tensor, sizes: Any, strides: Any) -> Any:
+    """Make torch's own check of one tensor, ``check(value)``, which answers any value.
+
+    Strides that a tensor does not tell, as a nested one, and what a subclass raises when it is
+    asked come out of it as exceptions; ``tensor_guards`` ends the process then.
+    """
+    root = _look_up(torch._C, "_dynamo.guards.RootGuardManager")()
+    with torch._C.DisableTorchFunctionSubclass():
+        ndim = torch.Tensor.dim(tensor)
+    keys = torch._C._dispatch_keys(tensor)
+    sizes, strides = ([None] * ndim if dims is None else dims for dims in (sizes, strides))
+    add = _look_up(root, "add_tensor_match_guard")
+    add(tensor, sizes, strides, "the tensor", ["the tensor"], None, type(tensor), keys)
+    return root
+
+
+def tensor_reason(check: Any, tensor: torch.Tensor) -> str:
     """Ask torch why a tensor fails its check."""
-    reason = guards.check_verbose(tensor, tensor_check_names=["the tensor"])
-    return str(reason) if isinstance(reason, str) else "a tensor that fails torch's own check"
+    reasons = check.check_verbose(tensor).verbose_code_parts
+    return str(reasons[0]) if reasons else "a tensor that fails torch's own check"
 
 
 def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:

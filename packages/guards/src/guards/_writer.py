@@ -22,7 +22,6 @@ from guards._emit import AbsentValueError, Emitter
 from guards._fetch import Absent
 from guards._plan import WORTH_FETCHING_TOGETHER, Group, plan
 from guards._source import Source
-from guards._tensor_checks import TensorCheck
 from guards._value_sources import ChainedValueSource, ValueSource
 
 if TYPE_CHECKING:
@@ -330,14 +329,15 @@ class Writer:
         emitter = self.emitter
         checks = [member.check for member in group.members]
         tensors = [self._builder.lookup(member.source) for member in group.members]
-        emitter.keep_watching(type(tensor) for tensor in tensors)
         guards = private.tensor_guards(
             tensors, [c.sizes for c in checks], [c.strides for c in checks]
         )
         together = emitter.constant(guards.check, "tensors_check")
-        apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
+        apart = emitter.constant(functools.partial(_hold_each, checks), "tensors_one_by_one")
         self._lines.append(f"values = {values}")
-        self._refuse_unless(f"{together}(*values) or {apart}(*values)")
+        # Of other tensors one may be nested, and torch's check of many would end the process.
+        same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
+        self._refuse_unless(f"{same} and {together}(*values) or {apart}(values)")
 
 
 _Table = dict[ValueSource, list[Check]]
@@ -355,13 +355,6 @@ def _base_of(source: Source) -> Source | None:
 
 def _hold_each(checks: Sequence[Any], values: Sequence[object]) -> bool:
     return all(check.holds(value) for check, value in zip(checks, values, strict=True))
-
-
-def _hold_one_by_one(checks: Sequence[TensorCheck], *tensors: object) -> bool:
-    """Test tensors of which two may be the same object, which torch's common check refuses."""
-    if len({id(tensor) for tensor in tensors}) == len(tensors):
-        return False
-    return all(check.holds(tensor) for check, tensor in zip(checks, tensors, strict=True))
 
 
 # ── the careful ways, where a value is not of the class that it was ──────────────────────────────

@@ -1,0 +1,154 @@
+"""Tensors of every make given to a check of a plain one, and guards made of them.
+
+torch ends the process where some of them are asked for their strides, so they are tried in one of
+their own.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+import torch
+from guards import Guard, GuardBuilder, LocalSource, UnsupportedGuardError, compile_guards
+
+from tests.guards.kinds import X
+
+MAKERS = {
+    "nested": "torch.nested.nested_tensor([torch.ones(3)] * 2)",
+    "nested with gradient": "torch.nested.nested_tensor([torch.ones(3)] * 2, requires_grad=True)",
+    "nested parameter": "torch.nn.Parameter(torch.nested.nested_tensor([torch.ones(3)] * 2))",
+    "jagged": "torch.nested.nested_tensor([torch.ones(2, 3)] * 2, layout=torch.jagged)",
+    "coo": "A.to_sparse()",
+    "csr": "A.to_sparse_csr()",
+    "csc": "A.to_sparse_csc()",
+    "bsr": "torch.ones(4, 4).to_sparse_bsr((2, 2))",
+    "bsc": "torch.ones(4, 4).to_sparse_bsc((2, 2))",
+    "mkldnn": "A.to_mkldnn()",
+    "quantized": "torch.quantize_per_tensor(A, 0.1, 0, torch.qint8)",
+    "quantized by channel": (
+        "torch.quantize_per_channel(A, torch.ones(2), torch.zeros(2), 0, torch.qint8)"
+    ),
+    "meta": "torch.empty(2, 3, device='meta')",
+    "zero": "torch._efficientzerotensor((2, 3))",
+    "conjugate": "torch.ones(2, 3, dtype=torch.cfloat).conj()",
+    "functional": "torch._to_functional_tensor(A)",
+    "batched": "torch._C._functorch._add_batch_dim(A, 0, 1)",
+    "fake": "FakeTensorMode().from_tensor(A)",
+    "no memory yet": "torch.nn.parameter.UninitializedParameter()",
+    "sizes by its own code": "Raising(dispatch_sizes_strides_policy='sizes')",
+    "strides by its own code": "Raising(dispatch_sizes_strides_policy='strides')",
+    "device by its own code": "Raising(dispatch_device=True)",
+    "layout by its own code": "Raising(dispatch_layout=True)",
+    "functions by its own code": "A.as_subclass(Answering)",
+}
+
+SCRIPT = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from functools import partial
+from torch._subclasses.fake_tensor import FakeTensorMode
+from guards import *
+A = torch.ones(2, 3)
+X, B = LocalSource("x"), GuardBuilder
+class Raising(torch.Tensor):
+    @staticmethod
+    def __new__(cls, **how):
+        return torch.Tensor._make_wrapper_subclass(cls, (2, 3), dtype=torch.float32, **how)
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise ValueError("asked for " + str(func))
+class Answering(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        raise ValueError("asked for " + str(func))
+def see(check, scope):
+    assert check(scope) is False
+    assert check.explain(scope) is not None
+one = compile_guards([Guard(X, B.TENSOR_MATCH)], {"x": A})
+names = [f"x{i}" for i in range(12)]
+scope = {name: torch.ones(2, 3) for name in names}
+many = compile_guards([Guard(LocalSource(name), B.TENSOR_MATCH) for name in names], scope)
+parameter = compile_guards([Guard(X, B.TENSOR_MATCH)], {"x": torch.nn.Parameter(A)})
+sizes = compile_guards([Guard(TensorPropertySource(X, *p), B.EQUALS_MATCH) for p in
+                        (("storage_offset",), ("size", 1), ("stride", 0))], {"x": A[1:, 1:]})
+apart = compile_guards([Guard(X, partial(B.STORAGE_OVERLAP, overlapping=[],
+                        non_overlapping=[X, LocalSource("y")]))], {"x": A[:1], "y": A[1:]})
+cache = GuardedCache()
+cache.insert(one, 1)
+fast = specialize(lambda t: t * 2)
+fast(A)
+for name, maker in MAKERS.items():
+    print(name, flush=True)
+    value = eval(maker)
+    for check in (one, parameter, sizes):
+        see(check, {"x": value})
+    for place in names:
+        see(many, {**scope, place: value})
+    apart({"x": value, "y": A}), apart.explain({"x": value, "y": A})
+    assert cache.lookup({"x": value}) is None
+    cache.explain_miss({"x": value})
+    try:
+        fast(value)
+    except Exception:
+        pass
+    try:
+        own = compile_guards([Guard(X, B.TENSOR_MATCH)], {"x": value})
+        if not own({"x": value}):
+            raise SystemExit("it does not hold of what it was made from")
+        see(own, {"x": torch.ones(5)})
+        see(own, {"x": torch.nested.nested_tensor([torch.ones(3)] * 2)})
+    except UnsupportedGuardError as error:
+        assert "cannot tell" in str(error), error
+print("all")
+"""
+
+
+@pytest.mark.slow  # starts a process
+def test_tensor_of_any_make_is_answered() -> None:
+    script = f"MAKERS = {MAKERS!r}\n{textwrap.dedent(SCRIPT)}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    tried = done.stdout.splitlines() or ["importing"]
+    assert done.returncode == 0, f"{tried[-1]}: {done.stderr[-2000:]}"
+    assert tried == [*MAKERS, "all"]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_legacy_nested_tensor_is_refused_by_name() -> None:
+    nested = torch.nested.nested_tensor([torch.ones(3)] * 2)
+    with pytest.raises(UnsupportedGuardError, match=r"TENSOR_MATCH on L\['x'\].*cannot tell"):
+        compile_guards([Guard(X, GuardBuilder.TENSOR_MATCH)], {"x": nested})
+
+
+@pytest.mark.slow  # collects garbage
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_class_in_the_place_of_a_dead_one_is_refused(count: int) -> None:
+    def made(cls: type) -> dict[str, Any]:
+        return {f"x{i}": torch.ones(2).as_subclass(cls) for i in range(count)}
+
+    cls = type("First", (torch.Tensor,), {})
+    scope = made(cls)
+    guards = [Guard(LocalSource(name), GuardBuilder.TENSOR_MATCH) for name in scope]
+    check = compile_guards(guards, scope)
+    assert check(scope)
+    address = id(cls)
+    del cls, scope
+    gc.collect()
+    assert check.death.happened
+    others = []
+    for _ in range(500):
+        others.append(type("Other", (torch.Tensor,), {}))
+        if id(others[-1]) == address:
+            break
+    else:
+        pytest.skip("no class came to lie at that address")
+    scope = made(others[-1])
+    assert not check(scope)
+    explained = check.explain(scope)
+    assert explained is not None
+    assert explained.expected.endswith("a class that is dead")
