@@ -28,7 +28,10 @@ _AS_THEY_ARE = (
 
 
 class TensorInfo(NamedTuple):
-    """What a tensor looked like. `number` tells tensors apart within one recording."""
+    """What a tensor looked like. `number` tells tensors apart within one recording.
+
+    A symbolic size is kept as its text; one that a nested tensor does not have is '?'.
+    """
 
     number: int
     shape: tuple[int, ...]

@@ -85,6 +85,8 @@ def _default_value(argument: Argument) -> object:
         return list(argument.default)
     if argument.default is argument.written_default:
         return argument.default
+    if isinstance(argument.default, torch.device):
+        return torch.device(argument.default)
     return float(str(argument.written_default))
 
 

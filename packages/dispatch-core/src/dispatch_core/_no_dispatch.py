@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -86,6 +87,9 @@ def is_memoryless(tensor: torch.Tensor) -> bool:
     """Say whether computing on the tensor's own memory would read where there is none."""
     if private.key_is_set(private.dispatch_keys(tensor), "Meta"):
         return False  # nothing computes there
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    if fake is not None and isinstance(tensor, fake.FakeTensor):
+        return True  # torch warns of asking it where its memory is
     try:
         with private.disable_torch_function(), private.disable_dispatch():
             if not tensor.numel():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dispatch_core._dtype_names import short_dtype
 from dispatch_core._events import Event, Opaque, TensorInfo
+from dispatch_core._registry import handle_of
 
 __all__ = ["chrome_trace", "json_lines", "mermaid", "normalized_events", "text_lines"]
 
@@ -191,22 +193,71 @@ def normalized_events(events: Sequence[Event]) -> tuple[Any, ...]:
     return own if not others else (own, *others)
 
 
+# Sizes that torch names by counters of the process: 'j3' of a nested tensor, 's0', 'u1 + 2'.
+_SYMBOL = re.compile(r"\b[a-z]{1,4}\d+\b")
+
+
+def _without_defaults(event: Event) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Leave out what equals its default, as torch does of the calls that Python makes.
+
+    Its C++ writes out all arguments, and calls that a mode has passed on come from Python.
+    """
+    args, kwargs = event.args, event.kwargs
+    if getattr(event.op, "_schema", None) is None:
+        return args, kwargs
+    defaults = _defaults_of(event.op)
+    count = len(args)
+    while count and count <= len(defaults):
+        _, found = defaults[count - 1]
+        if not found or not _same(args[count - 1], found[0]):
+            break
+        count -= 1
+    by_name = dict(defaults)
+    return args[:count], {
+        name: value
+        for name, value in kwargs.items()
+        if not (found := by_name.get(name, ())) or not _same(value, found[0])
+    }
+
+
+def _defaults_of(op: Any) -> list[tuple[str, tuple[Any, ...]]]:
+    try:
+        params = handle_of(op).params
+    except Exception:  # it is gone from torch since
+        return []
+    return [(param.name, () if param.required else (param.default,)) for param in params]
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return len(value) == len(default) and all(map(_same, value, default))
+    return type(value) is type(default) and bool(value == default)
+
+
 def _normalized_group(events: Iterable[Event]) -> tuple[Any, ...]:
     numbers: dict[int, int] = {}
+    symbols: dict[str, str] = {}
+
+    def renamed(text: str) -> str:
+        return _SYMBOL.sub(lambda found: symbols.setdefault(found[0], f"size{len(symbols)}"), text)
 
     def plain(value: Any) -> Any:
         if isinstance(value, TensorInfo):
             number = numbers.setdefault(value.number, len(numbers))
-            return (f"${number}", value.shape, _plain_name(value.dtype), str(value.device))
+            shape = tuple([renamed(n) if isinstance(n, str) else n for n in value.shape])
+            return (f"${number}", shape, _plain_name(value.dtype), str(value.device))
         if isinstance(value, Opaque):
-            return f"<{value.text}>"
+            return f"<{renamed(value.text)}>"
         if isinstance(value, list | tuple):
             return tuple(plain(item) for item in value)
         if isinstance(value, Mapping):
             return tuple((key, plain(item)) for key, item in value.items())
-        return value if value is None or isinstance(value, bool | int | str) else repr(value)
+        if value is None or type(value) in (int, str):
+            return value
+        return repr(value)  # True is equal to 1, and 1.0
 
-    return tuple(
-        (event.name, plain(event.args), plain(event.kwargs), plain(event.outputs))
-        for event in events
-    )
+    def row(event: Event) -> tuple[Any, ...]:
+        args, kwargs = _without_defaults(event)
+        return event.name, plain(args), plain(kwargs), plain(event.outputs)
+
+    return tuple(map(row, events))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
@@ -15,7 +16,7 @@ import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import TableError
-from dispatch_core._events import Event, TensorInfo, call_stack, freeze
+from dispatch_core._events import Event, Opaque, TensorInfo, call_stack, freeze
 from dispatch_core._mode import DispatchMode, is_honest
 from dispatch_core._record_formats import (
     chrome_trace,
@@ -44,15 +45,34 @@ class _TensorRef(weakref.ref[torch.Tensor]):
     key: int
 
 
+class _Memory:
+    """What tensors share that are views of one another: the event that wrote through one last."""
+
+    __slots__ = ("writer",)
+
+    def __init__(self) -> None:
+        self.writer: int | None = None
+
+
 class _Seen:
-    """What is known of a tensor that is alive: its number, and the event that wrote it last."""
+    """What is known of a tensor that is alive: its number, and the event that gave it last."""
 
-    __slots__ = ("number", "ref", "writer")
+    __slots__ = ("memory", "number", "ref", "writer")
 
-    def __init__(self, number: int, ref: _TensorRef, writer: int | None) -> None:
+    def __init__(
+        self, number: int, ref: _TensorRef, writer: int | None, memory: _Memory | None
+    ) -> None:
         self.number = number
         self.ref = ref
         self.writer = writer
+        self.memory = memory or _Memory()
+
+    def source(self) -> int | None:
+        """Give the event that the tensor's values are from."""
+        writer, shared = self.writer, self.memory.writer
+        if writer is None or shared is None:
+            return shared if writer is None else writer
+        return max(writer, shared)
 
 
 class Recorder(DispatchMode):
@@ -71,8 +91,9 @@ class Recorder(DispatchMode):
     @private.skip_in_dynamo
     def __init__(self, *, stacks: bool = True, max_events: int | None = None) -> None:
         super().__init__()
-        if max_events is not None and max_events < 1:
-            raise TableError(f"max_events is a positive number or None, not {max_events!r}")
+        positive = type(max_events) is int and max_events > 0
+        if max_events is not None and not positive:
+            raise TableError(f"max_events is a positive int or None, not {max_events!r}")
         self.dropped = 0
         self._stacks = stacks
         self._max_events = max_events
@@ -132,11 +153,31 @@ class Recorder(DispatchMode):
         duration = time.perf_counter_ns() - start
         places = call_stack(sys._getframe(1), _HIDDEN) if self._stacks else ()
         with self._lock:
-            self._add(func, args, kwargs, result, start, duration, places)
+            index = next(self._indices)
+            try:
+                event = self._event(index, func, args, kwargs, result, start, duration, places)
+            except Exception:  # the program must go on, whatever it hands to its operators
+                event = Event(
+                    index=index,
+                    op=func,
+                    args=(Opaque("arguments that cannot be described"),),
+                    kwargs={},
+                    inputs=(),
+                    outputs=(),
+                    sources=(),
+                    start_ns=start,
+                    duration_ns=duration,
+                    thread=self._number_of_thread(),
+                    places=places,
+                )
+            self._events.append(event)
+            if self._max_events is not None and len(self._events) >= 2 * self._max_events:
+                self._drop(self._max_events)
         return result
 
-    def _add(
+    def _event(
         self,
+        index: int,
         func: Any,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -144,8 +185,7 @@ class Recorder(DispatchMode):
         start: int,
         duration: int,
         places: tuple[Any, ...],
-    ) -> None:
-        index = next(self._indices)
+    ) -> Event:
         sources: set[int] = set()
         inputs: list[TensorInfo] = []
         outputs: list[TensorInfo] = []
@@ -154,8 +194,8 @@ class Recorder(DispatchMode):
             seen = self._seen.get(id(tensor))
             if seen is None:
                 seen = self._file(tensor, next(self._numbers), None)
-            elif seen.writer is not None:
-                sources.add(seen.writer)
+            elif (source := seen.source()) is not None:
+                sources.add(source)
             inputs.append(info := _look_at(tensor, seen.number))
             return info
 
@@ -172,44 +212,54 @@ class Recorder(DispatchMode):
         frozen_args = tuple([freeze(value, describe_input) for value in args])
         frozen_kwargs = {name: freeze(value, describe_input) for name, value in kwargs.items()}
         freeze(result, describe_output)
-        self._note_writes(func, args, kwargs, index)
-        self._events.append(
-            Event(
-                index=index,
-                op=func,
-                args=frozen_args,
-                kwargs=frozen_kwargs,
-                inputs=tuple(inputs),
-                outputs=tuple(outputs),
-                sources=tuple(sorted(sources)),
-                start_ns=start,
-                duration_ns=duration,
-                thread=self._number_of_thread(),
-                places=places,
-            )
+        self._note_writes(func, args, kwargs, result, index)
+        return Event(
+            index=index,
+            op=func,
+            args=frozen_args,
+            kwargs=frozen_kwargs,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            sources=tuple(sorted(sources)),
+            start_ns=start,
+            duration_ns=duration,
+            thread=self._number_of_thread(),
+            places=places,
         )
-        if self._max_events is not None and len(self._events) >= 2 * self._max_events:
-            self._drop(self._max_events)
 
     def _note_writes(
-        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: Any,
+        index: int,
     ) -> None:
-        schema = getattr(func, "_schema", None)
-        if schema is None or not schema.is_mutable:
+        aliases = _aliases_of(func)
+        if not aliases:
             return
-        for position, argument in enumerate(schema.arguments):
-            if argument.alias_info is None or not argument.alias_info.is_write:
-                continue
-            value = args[position] if position < len(args) else kwargs.get(argument.name)
+        shared: _Memory | None = None
+        for position, name, is_write in aliases:
+            value = args[position] if position < len(args) else kwargs.get(name)
             for tensor in value if isinstance(value, list | tuple) else (value,):
                 seen = self._seen.get(id(tensor))
-                if seen is not None:
-                    seen.writer = index
+                if seen is None:
+                    continue
+                if is_write:
+                    seen.writer = seen.memory.writer = index
+                elif shared is None:
+                    shared = seen.memory
+        if shared is None:
+            return
+        for tensor in result if isinstance(result, list | tuple) else (result,):
+            seen = self._seen.get(id(tensor))
+            if seen is not None and seen.writer == index:
+                seen.memory = shared
 
     def _file(self, tensor: torch.Tensor, number: int, writer: int | None) -> _Seen:
         ref = _TensorRef(tensor, self._forget)
         ref.key = id(tensor)
-        seen = self._seen[ref.key] = _Seen(number, ref, writer)
+        seen = self._seen[ref.key] = _Seen(number, ref, writer, None)
         return seen
 
     def _drop(self, keep: int) -> None:
@@ -258,10 +308,54 @@ def _forgetter(seen: dict[int, _Seen]) -> Callable[[Any], None]:
     return forget
 
 
+@functools.lru_cache(maxsize=4096)
+def _aliases_of(func: Any) -> tuple[tuple[int, str, bool], ...]:
+    """List the arguments that an operator writes to, or may give a view of."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return ()
+    return tuple(
+        (position, argument.name, argument.alias_info.is_write)
+        for position, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None
+    )
+
+
 def _look_at(tensor: torch.Tensor, number: int) -> TensorInfo:
-    shape: tuple[Any, ...] = tuple(tensor.shape)
+    if type(tensor) is not torch.Tensor:
+        with private.disable_torch_function():  # which would be more of the program's own code
+            return _describe(tensor, number)
+    return _describe(tensor, number)
+
+
+def _describe(tensor: torch.Tensor, number: int) -> TensorInfo:
+    try:
+        shape: tuple[Any, ...] = tuple(tensor.shape)
+    except Exception:
+        shape = _sizes(tensor)
     for size in shape:
-        if type(size) is not int:  # a symbolic size would hold on to its graph
+        if type(size) not in (int, str):  # a symbolic size would hold on to its graph
             shape = tuple(map(str, shape))
             break
-    return TensorInfo(number, shape, tensor.dtype, tensor.device)
+    try:
+        return TensorInfo(number, shape, tensor.dtype, tensor.device)
+    except Exception:  # a property of a subclass's own
+        return TensorInfo(number, shape, _DTYPE(tensor), _DEVICE(tensor))
+
+
+_DTYPE, _DEVICE = (vars(torch._C.TensorBase)[name].__get__ for name in ("dtype", "device"))
+
+
+def _sizes(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Give the sizes one by one, '?' for one that the tensor has not: it is nested."""
+
+    def size(dim: int) -> Any:
+        try:
+            return tensor.size(dim)
+        except Exception:
+            return "?"
+
+    try:
+        return tuple([size(dim) for dim in range(tensor.dim())])
+    except Exception:
+        return ("?",)

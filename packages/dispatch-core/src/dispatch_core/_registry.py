@@ -130,9 +130,9 @@ def handle_of(op: Any) -> Handle[Any]:
     """Give the handle of an operator, however it is named.
 
     Takes an OpOverload, a name ('aten::addmv.out', 'aten.addmv.out'), a packet or a name without
-    overload where there is only one, a higher-order operator, and a handle itself. An overload
-    that the specs lack, or have with another schema than the installed torch, gets a handle from
-    torch's own schema; its `drift` says so.
+    overload where there is only one, a higher-order operator, what torch.library.custom_op makes,
+    and a handle itself. An overload that the specs lack, or have with another schema than the
+    installed torch, gets a handle from torch's own schema; its `drift` says so.
 
     Raises: UnknownOperatorError if nothing has that name, or several overloads do;
     SchemaDriftError if the specs have it and the installed torch does not; TypeError for anything
@@ -153,6 +153,8 @@ def handle_of(op: Any) -> Handle[Any]:
         if isinstance(op, private.HIGHER_ORDER_OPERATOR):
             handle = _by_op[op] = _higher_order_handle(op)
             return handle
+    if isinstance(op, private.CUSTOM_OPERATOR):
+        return handle_of(private.overload_of(op))
     packet = None
     if isinstance(op, private.OP_OVERLOAD_PACKET):
         packet = private.packet_name(op)

@@ -74,7 +74,8 @@ class Argument:
     `written_default` is another object than `default` only where torch holds something that
     equals nothing a caller passes. Where the schema gives an int for a float
     (`float? correction=1`), torch holds the int, and `default` is a float of its own, to be told
-    from others by identity; where it is about a list, `default` is an Unpassed.
+    from others by identity; so with a device for `Device?`, of which torch holds the text. Where
+    it is about a list, `default` is an Unpassed.
     """
 
     name: str
@@ -190,7 +191,7 @@ def _literal(text: str, type_: str) -> object:
     if enum is not None and text != "None":
         if text.isdigit():
             return enum[int(text)] if int(text) < len(enum) else int(text)
-        return getattr(torch, text)
+        return getattr(torch, text.strip("\"'"), text)
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -212,6 +213,10 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
     written = value = _default(default, type_) if equals else None
     if type_ in ("float", "float?") and type(value) is int:
         value = float(value)
+    elif type_ in ("Device", "Device?") and isinstance(value, str):
+        value = _device(value)
+        if type_ == "Device":
+            written = value
     elif type_.endswith("]?") and value is not None and not isinstance(value, list):
         size = _SIZED_LIST.search(type_[:-1])
         value = Unpassed([value] * (int(size.group(1)) if size else 1))
@@ -227,6 +232,13 @@ def _argument(text: str, kwarg_only: bool) -> Argument:
         written_default=written,
         kwarg_only=kwarg_only,
     )
+
+
+def _device(text: str) -> object:
+    try:
+        return torch.device(text)
+    except RuntimeError:  # of a backend that is not loaded
+        return text
 
 
 def is_shortened(argument: Argument) -> bool:

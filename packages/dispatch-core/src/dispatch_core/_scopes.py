@@ -76,7 +76,8 @@ def _called(fn: Any) -> Any:
     """Give the function that a call of `fn` runs, where `fn` is an object with `__call__`."""
     if isinstance(fn, type) or inspect.isroutine(fn) or isinstance(fn, functools.partial):
         return fn
-    return getattr(type(fn), "__call__", fn)
+    call: Any = type(fn).__call__
+    return call
 
 
 def _in_steps(run: Runner, generator: Any) -> Generator[Any, Any, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 __all__ = [
+    "CUSTOM_OPERATOR",
     "HIGHER_ORDER_OPERATOR",
     "OP_OVERLOAD",
     "OP_OVERLOAD_PACKET",
@@ -55,6 +56,7 @@ __all__ = [
     "mode_stack_size",
     "numbers_as_tensors",
     "overload_name",
+    "overload_of",
     "packet_name",
     "pop_mode",
     "push_mode",
@@ -99,6 +101,8 @@ OP_OVERLOAD: type[OpOverload[..., Any]] = look_up(torch._ops, "OpOverload")
 OP_OVERLOAD_PACKET: type[OpOverloadPacket[..., Any]] = look_up(torch._ops, "OpOverloadPacket")
 HIGHER_ORDER_OPERATOR: type[HigherOrderOperator] = look_up(torch._ops, "HigherOrderOperator")
 SCRIPT_METHOD_OVERLOAD: type[OpOverload[..., Any]] = look_up(torch._ops, "TorchBindOpOverload")
+CUSTOM_OPERATOR: type[Any] = look_up(torch.library, "CustomOpDef")
+"""What torch.library.custom_op makes: it has one overload."""
 
 
 def live_schema(base: str, overload: str) -> str | None:
@@ -155,6 +159,12 @@ def overload_name(op: OpOverload[..., Any]) -> str:
     """Give the qualified name of an overload, 'aten::addmv.out'."""
     name: str = look_up(op, "_name")
     return name
+
+
+def overload_of(custom: Any) -> OpOverload[..., Any]:
+    """Give the overload of an operator made by torch.library.custom_op."""
+    op: OpOverload[..., Any] = look_up(custom, "_opoverload")
+    return op
 
 
 def fast_call(op: OpOverload[..., Any]) -> Callable[..., Any]:
