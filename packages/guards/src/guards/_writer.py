@@ -333,11 +333,18 @@ class Writer:
             tensors, [c.sizes for c in checks], [c.strides for c in checks]
         )
         together = emitter.constant(guards.check, "tensors_check")
-        apart = emitter.constant(functools.partial(_hold_each, checks), "tensors_one_by_one")
-        self._lines.append(f"values = {values}")
-        # Of other tensors one may be nested, and torch's check of many would end the process.
+        apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
+        nested = f"True in map({emitter.constant(_is_nested, 'is_nested')}, values)"
         same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
-        self._refuse_unless(f"{same} and {together}(*values) or {apart}(values)")
+        known_types = emitter.same_objects(tuple(map(type, tensors)), "tensor_types", "types")
+        # Of other tensors one may be nested, and torch's check of many would end the process.
+        self._lines += [
+            f"values = {values}",
+            f"if not ({same} and {together}(*values)):",
+            "    types = (*map(type, values),)",
+            f"    if not ({known_types} and not {nested}): return False",
+            f"    if not ({together}(*values) or {apart}(values)): return False",
+        ]
 
 
 _Table = dict[ValueSource, list[Check]]
@@ -355,6 +362,15 @@ def _base_of(source: Source) -> Source | None:
 
 def _hold_each(checks: Sequence[Any], values: Sequence[object]) -> bool:
     return all(check.holds(value) for check, value in zip(checks, values, strict=True))
+
+
+def _hold_one_by_one(checks: Sequence[Any], tensors: Sequence[object]) -> bool:
+    """Test tensors of which two may be the same object, which torch's common check refuses."""
+    return len({*map(id, tensors)}) < len(tensors) and _hold_each(checks, tensors)
+
+
+# Read of torch's own classes alone, where it is C code.
+_is_nested = operator.attrgetter("is_nested")
 
 
 # ── the careful ways, where a value is not of the class that it was ──────────────────────────────
