@@ -14,7 +14,7 @@ __all__ = ["WORTH_FETCHING_TOGETHER", "Group", "plan"]
 
 # Checking values together has a price for the group, and saves something for each value: what a
 # group is worth, in nanoseconds, so that one of less than nothing is not made.
-_PRICE = {"tensors": 170, "same": 170, "type": 300, "keys": 800}
+_PRICE = {"tensors": 130, "same": 170, "type": 300, "keys": 800}
 _SAVES = {
     "tensors": 70,
     "identity": 20,
@@ -38,10 +38,6 @@ _GROUP_OF = {
 WORTH_FETCHING_TOGETHER = 10
 _WORTH_A_TABLE = 8
 _WORTH_A_TABLE_OF_TENSORS = 5
-
-# Torch's check of many tensors keeps them in a table of its own, which grows at each power of two:
-# a few tensors more than that cost less in a call of their own.
-_FULL = {**dict.fromkeys(range(9, 13), 8), **dict.fromkeys(range(17, 25), 16)}
 
 Place = tuple["Source | None", str, Any]
 
@@ -70,18 +66,6 @@ class Group:
     def is_worth_it(self) -> bool:
         """Tell whether checking them together costs less than checking each alone."""
         return sum(_SAVES[m.kind] for m in self.members) > _PRICE[self.kind]
-
-    def parts(self) -> list[Group]:
-        """Divide the group into those that are best made in one call each."""
-        full = _FULL.get(len(self.members)) if self.kind == "tensors" else None
-        if full is None:
-            return [self]
-        parts = []
-        for members in (self.members[:full], self.members[full:]):
-            part = Group(self.kind, self.one_table and len(members) > 1)
-            part.members = members
-            parts.append(part)
-        return parts
 
     def sort(self) -> None:
         """Bring together what is compared in the same way."""
@@ -128,13 +112,13 @@ def plan(
     for (kind, turn, *_), group in by_table.items():
         table = _WORTH_A_TABLE_OF_TENSORS if kind == "tensors" else _WORTH_A_TABLE
         if group.one_table and len(group.members) >= table and group.is_worth_it():
-            groups += group.parts()
+            groups.append(group)
         else:
             rest = scattered.setdefault((kind, turn), Group(kind, False))
             rest.members += group.members
     for group in scattered.values():
         if group.is_worth_it():
-            groups += group.parts()
+            groups.append(group)
         else:
             alone += [member.check for member in group.members]
     for group in groups:

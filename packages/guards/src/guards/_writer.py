@@ -335,7 +335,11 @@ class Writer:
         together = emitter.constant(guards.check, "tensors_check")
         apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
         nested = f"True in map({emitter.constant(_is_nested, 'is_nested')}, values)"
-        same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
+        if len(tensors) > 7:
+            same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
+        else:
+            known = [emitter.weakly(tensor, "tensor") for tensor in tensors]
+            same = " and ".join(f"values[{i}] is {ref}" for i, ref in enumerate(known))
         known_types = emitter.same_objects(tuple(map(type, tensors)), "tensor_types", "types")
         # Of other tensors one may be nested, and torch's check of many would end the process.
         self._lines += [
