@@ -146,9 +146,14 @@ class GuardBuilder(GuardBuilderBase):
             raise UnsupportedGuardError(
                 f"RANGE_MATCH on {guard.name}: {spell(value)} is no int or float"
             )
+        if value != value:
+            raise UnsupportedGuardError(
+                f"RANGE_MATCH on {guard.name}: nan lies in no range; use EQUALS_MATCH"
+            )
         if (low is not None and not low <= value) or (high is not None and not value <= high):
             raise UnsupportedGuardError(
-                f"RANGE_MATCH on {guard.name}: {spell(value)} does not lie from {low} up to {high}"
+                f"RANGE_MATCH on {guard.name}: {spell(value)} does not lie from {spell(low)} "
+                f"up to {spell(high)}"
             )
         check = RangeCheck(self.source(guard), type(value).__name__, low, high)
         self.add(guard, check, value)

@@ -7,6 +7,7 @@ subclassing :class:`Check`; give it to the builder with ``builder.add(guard, che
 
 from __future__ import annotations
 
+import enum
 import operator
 import weakref
 from collections.abc import Sequence
@@ -16,10 +17,17 @@ import torch
 
 from guards import _fetch
 from guards._class_names import find_class, importable_name, plain_name
-from guards._constants import is_constant, same_constant, spell, type_name
-from guards._emit import Emitter, is_heap_type
+from guards._constants import (
+    HeldWeakly,
+    is_constant,
+    obstacle,
+    same_constant,
+    spell,
+    type_name,
+)
+from guards._emit import Emitter, is_heap_type, is_kept_anyway
 from guards._errors import UnsupportedGuardError
-from guards._fetch import MISSING, Absent, is_a
+from guards._fetch import MISSING, Absent, is_a, plain_type
 
 if TYPE_CHECKING:
     from guards._value_sources import ValueSource
@@ -277,10 +285,11 @@ class EqualsCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, value: object) -> None:
         super().__init__(source)
-        if not is_constant(value):
+        why_not = obstacle(value)
+        if why_not is not None:
             raise UnsupportedGuardError(
-                f"EQUALS_MATCH on {source.name()}: {spell(value)} is no constant, and comparing "
-                "it would run code of its class; use ID_MATCH, or guards on its parts"
+                f"EQUALS_MATCH on {source.name()}: {spell(value)} is no constant: {why_not}; "
+                "use ID_MATCH, or guards on its parts"
             )
         self.value = snapshot(value)
 
@@ -289,6 +298,8 @@ class EqualsCheck(OneSourceCheck):
         cls = type(value)
         if is_named_by_identity(value):
             return f"{name} is {emitter.constant(value, spell(value))}"
+        if type(value) is HeldWeakly:
+            return _is_held(name, value, emitter)
         if is_plain_scalar(value):
             same = f"type({name}) is {emitter.constant(cls, cls.__name__)} and {name} == "
             if cls is int and abs(value) <= 256:
@@ -298,14 +309,14 @@ class EqualsCheck(OneSourceCheck):
         known = emitter.constant(value, "expected")
         same = f"{emitter.constant(same_constant, 'same_constant')}({name}, {known})"
         # An immutable one is most often the very same object.
-        return f"({name} is {known} or {same})" if cls in (tuple, float, complex) else same
+        return f"({name} is {known} or {same})" if plain_type(value) in _IMMUTABLE else same
 
     def pattern(self) -> tuple[str, Any] | None:
         if is_named_by_identity(self.value):
             return "identity", self.value
         if is_plain_scalar(self.value):
             return "constant", self.value
-        return ("immutable", self.value) if type(self.value) in (tuple, float, complex) else None
+        return ("immutable", self.value) if plain_type(self.value) in _IMMUTABLE else None
 
     def expected(self) -> str:
         return spell(self.value)
@@ -318,12 +329,25 @@ class EqualsCheck(OneSourceCheck):
         return f"{self.sources[0].name()} == {self.expected()}"
 
     def state(self) -> dict[str, Any]:
-        return {"value": self.value}
+        return {"value": thawed(self.value)}
+
+
+_IMMUTABLE = (tuple, float, complex)
+
+
+def _is_held(name: str, held: HeldWeakly, emitter: Emitter) -> str:
+    value = held.get()
+    if value is None:
+        return "False"
+    if is_a(value, type):
+        return f"{name} is {emitter.weakly(value, plain_name(value), vital=True)} is not None"
+    is_it = emitter.constant(held.is_it, "is_member")
+    return f"{emitter.is_type(name, type(value), vital=True)} and {is_it}({name})"
 
 
 def is_named_by_identity(value: Any) -> bool:
     """Tell whether there is only one object of this value, which lives as long as the process."""
-    return value is None or type(value) in _ONE_OF_EACH
+    return value is None or plain_type(value) in _ONE_OF_EACH
 
 
 def is_plain_scalar(value: Any) -> bool:
@@ -331,7 +355,7 @@ def is_plain_scalar(value: Any) -> bool:
 
     Not so for nan and for zeros, of which there are two.
     """
-    cls = type(value)
+    cls = plain_type(value)
     if cls is float:
         return bool(value == value and value != 0.0)
     return cls in (int, str, bytes, torch.device)
@@ -348,15 +372,41 @@ _ONE_OF_EACH = (
 
 
 def snapshot(value: Any) -> Any:
-    """Copy the containers of a constant, so that a later change does not change the guard."""
-    cls = type(value)
+    """Copy the containers of a constant, so that a later change does not change the guard.
+
+    Classes that may die, and their members, are held weakly in it.
+    """
+    cls = plain_type(value)
     if cls in (list, tuple, set, frozenset):
         copies = [snapshot(part) for part in value]
         if cls is tuple and all(map(operator.is_, copies, value)):
             return value
         return cls(copies)
     if cls is dict:
-        return {k: snapshot(v) for k, v in value.items()}
+        return {snapshot(k): snapshot(v) for k, v in value.items()}
+    if is_a(value, (type, enum.Enum)) and not is_kept_anyway(
+        value if is_a(value, type) else type(value)
+    ):
+        return HeldWeakly(value)
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """Give the constant that ``snapshot`` copied.
+
+    Raises:
+        UnsupportedGuardError: a class in it is dead.
+    """
+    cls = plain_type(value)
+    if cls in (list, tuple, set, frozenset):
+        return cls(map(thawed, value))
+    if cls is dict:
+        return {thawed(k): thawed(v) for k, v in value.items()}
+    if cls is HeldWeakly:
+        found = value.get()
+        if found is None:
+            raise UnsupportedGuardError(f"{value!r}, cannot be saved")
+        return found
     return value
 
 
@@ -569,8 +619,8 @@ class RangeCheck(OneSourceCheck):
         )
 
     def expected(self) -> str:
-        low = "" if self.low is None else f" from {self.low}"
-        high = "" if self.high is None else f" up to {self.high}"
+        low = "" if self.low is None else f" from {spell(self.low)}"
+        high = "" if self.high is None else f" up to {spell(self.high)}"
         return f"{'an int' if self.kind == 'int' else 'a float'}{low}{high}"
 
     def state(self) -> dict[str, Any]:

@@ -8,15 +8,26 @@ type and by what ``repr`` shows. Only types whose comparison is C code take part
 from __future__ import annotations
 
 import enum
+import itertools
 import types
+import weakref
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from guards._fetch import is_a, plain_type
 
-__all__ = ["constant_key", "is_constant", "is_constant_type", "same_constant", "spell", "type_name"]
+__all__ = [
+    "HeldWeakly",
+    "constant_key",
+    "is_constant",
+    "is_constant_type",
+    "obstacle",
+    "same_constant",
+    "spell",
+    "type_name",
+]
 
 _BY_VALUE = (
     int,
@@ -42,19 +53,80 @@ def is_constant_type(cls: type) -> bool:
 
 def is_constant(value: object) -> bool:
     """Tell whether a value can be compared by value without running code of its class."""
+    return plain_type(value) in _PLAIN or obstacle(value) is None
+
+
+# Comparing constants takes as many calls within calls as they are deep.
+_DEEPEST = 100
+_MOST = 100_000  # parts that hold others, of one constant; each is counted where it is held
+
+
+def obstacle(value: object) -> str | None:
+    """Say what keeps a value from being a constant, or None where it is one."""
+    return _obstacle(value, _DEEPEST, [_MOST])
+
+
+def _obstacle(value: Any, depth: int, left: list[int]) -> str | None:
     cls = plain_type(value)
-    if cls in _PLAIN or is_a(value, (enum.Enum, type)):
-        return True
+    if cls in _PLAIN or cls is range or is_a(value, (enum.Enum, type, types.CodeType)):
+        return None
     if cls in _SEQUENCES or cls in _SETS:
-        return all(map(is_constant, value))  # type: ignore[call-overload]
-    if cls is dict:
-        return all(
-            is_constant(k) and is_constant(v)
-            for k, v in value.items()  # type: ignore[attr-defined]
-        )
-    if cls is slice:
-        return all(map(is_constant, (value.start, value.stop, value.step)))  # type: ignore[attr-defined]
-    return cls is range or is_a(value, types.CodeType)
+        parts: Any = value
+    elif cls is dict:
+        parts = (part for entry in value.items() for part in entry)
+    elif cls is slice:
+        parts = (value.start, value.stop, value.step)
+    elif is_a(value, HeldWeakly):
+        return None
+    else:
+        return "comparing it would run code of its class"
+    left[0] -= 1
+    if depth == 0:
+        return f"it holds itself, or is nested more than {_DEEPEST} deep"
+    if left[0] < 0:
+        return f"it holds more than {_MOST} containers"
+    for part in parts:
+        if plain_type(part) not in _PLAIN:
+            found = _obstacle(part, depth - 1, left)
+            if found is not None:
+                return found
+    return None
+
+
+class HeldWeakly:
+    """Stands in a constant for a class made at run time, or a member of an enum that was.
+
+    A constant that held it would keep it alive.
+    """
+
+    __slots__ = ("_address", "_class", "_text")
+
+    def __init__(self, value: object) -> None:
+        self._class = weakref.ref(value if is_a(value, type) else type(value))
+        self._address = id(value)
+        self._text = _spell(value, 0)
+
+    def get(self) -> Any:
+        """Give the class or member; None once it is dead."""
+        cls = self._class()
+        if cls is None or id(cls) == self._address:
+            return cls
+        for table in ("_member_map_", "_value2member_map_"):  # the latter has sums of flags too
+            for member in type.__dict__["__dict__"].__get__(cls).get(table, {}).values():
+                if id(member) == self._address:
+                    return member
+        return None
+
+    def is_it(self, value: object) -> bool:
+        """Tell whether a value is the class or member."""
+        return id(value) == self._address and self._class() is not None
+
+    def key(self) -> Hashable:
+        """Give the stand-in of ``constant_key``; one that equals no other once it is dead."""
+        return (object, self._address if self._class() is not None else id(self))
+
+    def __repr__(self) -> str:
+        return self._text if self._class() is not None else f"{self._text}, which is dead"
 
 
 def constant_key(value: Any) -> Hashable:
@@ -77,24 +149,39 @@ def constant_key(value: Any) -> Hashable:
         return (cls, *map(constant_key, (value.start, value.stop, value.step)))
     if cls is types.CodeType:
         return (cls, value)
+    if cls is HeldWeakly:
+        return cast(Hashable, value.key())
     return (object, id(value))
 
 
 def same_constant(a: object, b: object) -> bool:
-    """Tell whether two values are of one type and equal to the last bit that ``repr`` shows."""
+    """Tell whether two values are of one type and equal to the last bit that ``repr`` shows.
+
+    ``b`` is a constant; ``a`` may be anything.
+    """
+    if type(b) is HeldWeakly:
+        return b.is_it(a)
     if type(a) is not type(b):
         return False
     if a is b:
         return True
-    try:
-        return constant_key(a) == constant_key(b)
-    except RecursionError:  # a container that holds itself
+    cls = plain_type(b)
+    # Step by step, so that what ``a`` holds beyond what ``b`` does is not looked at.
+    if cls in _SEQUENCES:
+        return len(a) == len(b) and all(map(same_constant, a, b))  # type: ignore[arg-type,call-overload]
+    if cls is dict:
+        return len(a) == len(b) and all(  # type: ignore[arg-type]
+            same_constant(key, wanted_key) and same_constant(part, wanted)
+            for (key, part), (wanted_key, wanted) in zip(a.items(), b.items(), strict=True)  # type: ignore[attr-defined]
+        )
+    if cls in _SETS and len(a) != len(b):  # type: ignore[arg-type]
         return False
+    return constant_key(a) == constant_key(b)
 
 
-def spell(value: object, limit: int = 120) -> str:
+def spell(value: object, limit: int = 120, depth: int = 3) -> str:
     """Write a value as a user would: no addresses, no code of foreign classes, no novel."""
-    text = _spell(value, 3)
+    text = _spell(value, depth)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -103,6 +190,9 @@ _OPEN_CLOSE: dict[Any, tuple[str, str]] = {
     tuple: ("(", ")"),
     set: ("{", "}"),
 }
+
+
+_WIDEST = 100  # entries that are written; a list may hold itself many times
 
 
 def _spell(value: Any, depth: int) -> str:
@@ -124,8 +214,13 @@ def _spell(value: Any, depth: int) -> str:
         inner = _spell(set(value) if cls is frozenset else list(value), depth)
         return f"{'torch.Size' if cls is torch.Size else 'frozenset'}({inner})"
     if cls is dict:
-        entries = (f"{_spell(k, depth - 1)}: {_spell(v, depth - 1)}" for k, v in value.items())
-        return "{" + ", ".join(entries) + "}"
+        entries = [
+            f"{_spell(k, depth - 1)}: {_spell(v, depth - 1)}"
+            for k, v in itertools.islice(value.items(), _WIDEST)
+        ]
+        return "{" + ", ".join(entries + ["…"] * (len(value) > _WIDEST)) + "}"
+    if cls is HeldWeakly:
+        return repr(value)
     return _spell_object(value)
 
 
@@ -146,7 +241,8 @@ def _spell_container(value: Any, depth: int) -> str:
             return "set()"
         parts = sorted(_spell(v, depth - 1) for v in value)
     else:
-        parts = [_spell(v, depth - 1) for v in value]
+        parts = [_spell(v, depth - 1) for v in value[:_WIDEST]]
+        parts += ["…"] * (len(value) > _WIDEST)
     comma = "," if type(value) is tuple and len(parts) == 1 else ""
     return f"{first}{', '.join(parts)}{comma}{last}"
 

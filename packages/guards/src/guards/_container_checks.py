@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from guards import _fetch
-from guards._checks import OneSourceCheck, snapshot, spell_found, wants, weakly
-from guards._constants import constant_key, is_constant, same_constant, spell
+from guards._checks import OneSourceCheck, snapshot, spell_found, thawed, wants, weakly
+from guards._constants import HeldWeakly, constant_key, is_constant, same_constant, spell
 from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
 from guards._fetch import Absent, plain_type
@@ -66,7 +66,7 @@ class KeysCheck(OneSourceCheck):
         super().__init__(source)
         wants(type(keys) is list, self.code, "a list of keys", keys)
         self.ordered, self.plain = ordered, plain
-        self.keys = [snapshot(k) if is_constant(k) else weakly(source, k) for k in keys]
+        self.keys: list[Any] = [snapshot(k) if is_constant(k) else weakly(source, k) for k in keys]
         self._constant = [is_constant(k) for k in keys]
         self._texts = all(type(key) is str for key in keys)
 
@@ -107,7 +107,7 @@ class KeysCheck(OneSourceCheck):
 
     def _spelled(self) -> list[str]:
         return [
-            spell(key if constant else key())
+            spell(key) if constant else "a dead object" if key() is None else spell(key())
             for key, constant in zip(self.keys, self._constant, strict=True)
         ]
 
@@ -127,7 +127,7 @@ class KeysCheck(OneSourceCheck):
                 f"{self.code} on {self.sources[0].name()} cannot be saved: "
                 "a key is an object, compared by identity"
             )
-        return {"keys": list(self.keys), "ordered": self.ordered, "plain": self.plain}
+        return {"keys": thawed(self.keys), "ordered": self.ordered, "plain": self.plain}
 
 
 def same_members(name: str, cls: type, members: Sequence[Any], slow: str, emitter: Emitter) -> str:
@@ -185,10 +185,12 @@ class SetCheck(OneSourceCheck):
         found = values[0]
         if type(found) is not type(self.value) or not is_constant(found):
             return spell_found(found)
-        lacks, has_more = self.value - found, found - self.value
+        wanted = {member for member in self._in_order if type(member) is not HeldWeakly}
+        wanted |= {m.get() for m in self._in_order if type(m) is HeldWeakly}
+        lacks, has_more = wanted - found, found - wanted
         parts = [f"without {', '.join(sorted(map(spell, lacks)))}"] if lacks else []
         parts += [f"with {', '.join(sorted(map(spell, has_more)))}"] if has_more else []
         return f"{spell(found)}, {' and '.join(parts)}" if parts else spell(found)
 
     def state(self) -> dict[str, Any]:
-        return {"value": self.value}
+        return {"value": thawed(self.value)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import keyword
 import re
@@ -53,6 +54,15 @@ def is_kept_anyway(value: object) -> bool:
     return False
 
 
+# Code of a class that would be asked for an attribute.
+_LOOKUPS = ("__getattribute__", "__getattr__")
+
+
+def _is_of_torch(cls: type) -> bool:
+    module = type.__dict__["__dict__"].__get__(cls).get("__module__")
+    return is_a(module, str) and module.startswith("torch.")
+
+
 def _present(value: Any) -> Any:
     if type(value) is Absent:
         raise AbsentValueError
@@ -64,18 +74,28 @@ class Death:
 
     def __init__(self) -> None:
         self.happened = False
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[weakref.WeakMethod[Callable[[], None]]] = []
 
     def happen(self, _: object = None) -> None:
         """Tell all who asked; called from wherever the object died, so they must not wait."""
         self.happened = True
         while self._listeners:
-            self._listeners.pop()()
+            listener = self._listeners.pop()()
+            if listener is not None:
+                listener()
+
+    def _forget(self, reference: weakref.ReferenceType[Any]) -> None:
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(reference)  # type: ignore[arg-type]
 
     def tell(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when it happens, or now where it has happened."""
-        if listener not in self._listeners:
-            self._listeners.append(listener)
+        """Call ``listener`` when it happens, or now where it has happened.
+
+        It is a bound method, whose object is not kept alive by this.
+        """
+        reference = weakref.WeakMethod(listener, self._forget)
+        if reference not in self._listeners:
+            self._listeners.append(reference)
         if self.happened:
             self.happen()
 
@@ -93,6 +113,7 @@ class Emitter:
         self._weak_names: dict[int, str] = {}
         self._weakrefs: list[weakref.ReferenceType[Any]] = []
         self._types: dict[str, int] = {}  # by id: classes die too
+        self._namespaces: dict[int, str] = {}  # of classes that are kept anyway
         self._serial: dict[str, int] = {}
         self._statements: list[str] = []
         self._vital_ones: list[weakref.ReferenceType[Any]] = []
@@ -193,16 +214,28 @@ class Emitter:
     def is_plain(self, variable: str, cls: type, unless: str | None = None) -> str:
         """Write the test that a variable is of class ``cls``, which still lacks ``unless``.
 
-        The text is empty where that is known already.
+        Nor may it have been given look-up code of its own since. The text is empty where nothing
+        is left to test.
         """
         tests = [] if self.has_type(variable, cls) else [self.is_type(variable, cls)]
-        if unless is not None:
-            tests += [
-                f"{unless!r} not in type({variable}).__mro__[{number}].__dict__"
-                for number, base in enumerate(cls.__mro__)
-                if is_heap_type(base) and not base.__module__.startswith("torch.")
-            ]
+        # ``__dict__`` is there, so that it is not asked of ``__getattr__``.
+        absent = ["__getattribute__"] if unless is None else [unless, *_LOOKUPS]
+        for number, base in enumerate(type.__dict__["__mro__"].__get__(cls)):
+            if not is_heap_type(base) or _is_of_torch(base):
+                continue
+            if is_kept_anyway(base):
+                names = self._names_of(base)
+            else:
+                names = f"type({variable}).__mro__[{number}].__dict__"
+            tests += [f"{name!r} not in {names}" for name in absent]
         return " and ".join(tests)
+
+    def _names_of(self, cls: type) -> str:
+        known = self._namespaces.get(id(cls))
+        if known is None:
+            own = type.__dict__["__dict__"].__get__(cls)
+            known = self._namespaces[id(cls)] = self.constant(own, f"names_of_{plain_name(cls)}")
+        return known
 
     def fetch(self, source: ValueSource, variable: str) -> str:
         """Write the careful way to reach a source from its base's variable."""

@@ -32,6 +32,7 @@ class ValueSource(Source):
     """A source that can be evaluated. Equal ones have equal fields, link by link."""
 
     remedy: ClassVar[str] = ""
+    known_by_value: ClassVar[bool] = True
 
     def name(self) -> str:
         """Give the expression that stands for the value."""

@@ -65,7 +65,8 @@ class Guard:
 
     ``create_fn(builder, guard)`` turns it into a check. Two guards are equal when they have the
     same name, the same guard source and the very same ``create_fn``; where they were made and
-    what was found out about them later plays no part.
+    what was found out about them later plays no part. Sources that can be evaluated must be equal
+    themselves: a name may be cut short.
     """
 
     originating_source: Source
@@ -99,7 +100,7 @@ class Guard:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash((self.name, self.source, id(self.create_fn)))
+            self._hash = hash((self._place(), self.source, id(self.create_fn)))
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -110,9 +111,13 @@ class Guard:
         return (
             self.create_fn is other.create_fn
             and hash(self) == hash(other)
-            and self.name == other.name
+            and self._place() == other._place()
             and self.source is other.source
         )
+
+    def _place(self) -> Source | str:
+        source = self.originating_source
+        return source if getattr(source, "known_by_value", False) else self.name
 
     # The hash depends on an identity, which another process does not share.
     def __getstate__(self) -> dict[str, Any]:

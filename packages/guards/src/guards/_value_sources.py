@@ -6,6 +6,7 @@ the globals.
 
 from __future__ import annotations
 
+import keyword
 import types
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 
 from guards import _fetch
-from guards._constants import is_constant, spell
+from guards._constants import obstacle, spell
 from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
 from guards._evaluation import ChainedValueSource, Scope, ValueSource
@@ -40,7 +41,12 @@ __all__ = [
 
 
 def _member(base: str, name: str) -> str:
-    return f"{base}.{name}" if name.isidentifier() else f"getattr({base}, {name!r})"
+    return f"{base}.{name}" if _is_written_plainly(name) else f"getattr({base}, {name!r})"
+
+
+def _is_written_plainly(name: str) -> bool:
+    # Python reads other letters as their plain forms: 'ﬁ' as 'fi'.
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
 
 
 # ── roots ────────────────────────────────────────────────────────────────────────────────────────
@@ -97,7 +103,7 @@ class ConstantSource(ValueSource):
     value: Any
 
     def _spell(self, base: str) -> str:
-        return spell(self.value)
+        return _spell_index(self.value)
 
     def guard_source(self) -> GuardSource:
         return GuardSource.CONSTANT
@@ -147,7 +153,7 @@ class AttrSource(ChainedValueSource):
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
         cls = type(example)
         plain = type(cls) is type and not is_a(example, (type, torch.Tensor))
-        if plain and self.member.isidentifier():
+        if plain and _is_written_plainly(self.member):
             found = _fetch.class_attribute(cls, self.member)
             own = _fetch.instance_dict(example)
             in_dict = own is not None and self.member in own and found is MISSING
@@ -173,10 +179,11 @@ class GetItemSource(ChainedValueSource):
     remedy: ClassVar[str] = "GetItemSource(…, allow_call=True) runs that code"
 
     def __post_init__(self) -> None:
-        if not is_constant(self.index):
+        why_not = obstacle(self.index)
+        if why_not is not None:
             raise UnsupportedGuardError(
                 f"{self.base.name() if isinstance(self.base, ValueSource) else self.base!r}"
-                f"[…]: the key, {spell(self.index)}, is no constant; "
+                f"[…]: the key, {spell(self.index)}, is no constant: {why_not}; "
                 "reach it by its position with ConstDictKeySource"
             )
 
@@ -187,21 +194,27 @@ class GetItemSource(ChainedValueSource):
         return _fetch.item(base, self.index, self.allow_call)
 
     def table(self, example: Any) -> tuple[str, Any] | None:
+        if not (type(self.index) is str or _is_short(self.index)):
+            return None  # it is written into the code as a literal
         cls = plain_type(example)
         if cls in (list, tuple):
             return ("items", self.index) if type(self.index) is int else None
         if cls is dict:
-            return ("items", self.index) if type(self.index) in (int, str) else None
+            return "items", self.index
         children = _fetch.module_children(example)
         plain = children is not None and type(self.index) is int
         return ("children", self.index) if plain else None
 
 
+def _is_short(index: Any) -> bool:
+    return type(index) is int and index.bit_length() <= 512
+
+
 def _spell_index(index: Any) -> str:
     if type(index) is slice:
-        start, stop, step = ("" if p is None else spell(p) for p in _slice_parts(index))
+        start, stop, step = ("" if p is None else _spell_index(p) for p in _slice_parts(index))
         return f"{start}:{stop}" + (f":{step}" if step else "")
-    return spell(index, 1000)
+    return spell(index, 1000, depth=100)
 
 
 def _slice_parts(index: slice) -> tuple[Any, Any, Any]:
