@@ -12,6 +12,7 @@ from typing import Any
 from dispatch_core._composite import is_kept
 from dispatch_core._dtype_names import short_dtype
 from dispatch_core._entry import Entry
+from dispatch_core._higher_order import let_classes_answer
 from dispatch_core._table import HandlerTable
 from dispatch_core._torch_private import look_up, state_of_caller
 
@@ -20,6 +21,7 @@ __all__ = [
     "entries_of",
     "has_handlers",
     "is_kept",
+    "let_classes_answer",
     "look_up",
     "short_dtype",
     "state_of_caller",

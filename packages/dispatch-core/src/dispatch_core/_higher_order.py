@@ -1,18 +1,74 @@
-"""Handles of higher-order operators (cond, while_loop, …), which have no schema."""
+"""Higher-order operators (cond, while_loop, …): handles without a schema, and who answers them.
+
+Torch asks tensor subclasses for no answer to them, but looks for a rule in the operator's own
+table, by the exact class. Those of our tables' classes are put there, to be asked like any other.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
+from dispatch_core import _torch_private as private
 from dispatch_core._errors import BindError
 from dispatch_core._handle import Facts, Handle, Param
+from dispatch_core._honest import answering, ask_classes, class_order, nobody_took
 
-__all__ = ["HIGHER_ORDER", "HigherOrderHandle"]
+__all__ = ["HIGHER_ORDER", "HigherOrderHandle", "let_classes_answer"]
 
 HIGHER_ORDER = "higher_order"
 _REQUIRED = inspect.Parameter.empty
+
+
+def let_classes_answer() -> None:
+    """Let classes with a table be asked for the higher-order operators that there are now."""
+    for op in private.higher_order_operators().values():
+        rules = private.higher_order_rules(op)
+        if type(rules) is not _Rules:
+            private.set_higher_order_rules(op, _Rules(op, rules))
+
+
+class _Rules(dict[Any, Callable[..., Any]]):
+    """An operator's rules by class, of modes and tensors, and one for each class with a table."""
+
+    def __init__(self, op: Any, rules: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__(rules)
+        self._op = op
+
+    def __contains__(self, cls: object) -> bool:
+        if super().__contains__(cls):
+            return True
+        # Only for torch's look for a rule: whoever registers one asks too whether there is any.
+        return _has_table(cls) and sys._getframe(1).f_code is private.HIGHER_ORDER_DISPATCH
+
+    def __missing__(self, cls: Any) -> Callable[..., Any]:
+        if not _has_table(cls):
+            raise KeyError(cls)
+        return functools.partial(_ask, self._op)
+
+
+def _has_table(cls: Any) -> bool:
+    from dispatch_core._table import HandlerTable
+
+    if not isinstance(cls, type) or not issubclass(cls, torch.Tensor) or not answering((cls,)):
+        return False
+    return any(
+        isinstance(value, HandlerTable) for base in cls.__mro__ for value in vars(base).values()
+    )
+
+
+def _ask(op: Any, /, *args: Any, **kwargs: Any) -> Any:
+    order = class_order([type(t) for t in private.higher_order_arguments(op, args, kwargs)])
+    ours = [cls for cls in order if _has_table(cls)]
+    result = ask_classes(op, ours, order, args, kwargs)
+    if result is NotImplemented and len(ours) == len(order):
+        raise nobody_took(op, order)
+    return result
 
 
 class HigherOrderHandle(Handle[Any]):

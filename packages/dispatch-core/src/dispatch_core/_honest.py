@@ -19,6 +19,7 @@ from dispatch_core._errors import HandlerError, HandlerResultError, NoHandlerErr
 __all__ = [
     "answering",
     "ask_classes",
+    "class_order",
     "describe_handler",
     "gives_one_tensor",
     "handler_failed",
@@ -171,6 +172,21 @@ def answering(types: Sequence[type]) -> tuple[type, ...]:
     return tuple(
         [cls for cls in types if getattr(cls, "__torch_dispatch__", disabled) is not disabled]
     )
+
+
+def class_order(types: Sequence[type]) -> tuple[type, ...]:
+    """Order classes as torch does: as given, but a subclass before its bases."""
+    order: list[type] = []
+    for cls in types:
+        if cls in order:
+            continue
+        for index, other in enumerate(order):
+            if issubclass(cls, other):
+                order.insert(index, cls)
+                break
+        else:
+            order.append(cls)
+    return tuple(order)
 
 
 def ask_classes(

@@ -9,7 +9,7 @@ import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import ModeClassError, ModeStateError, NoHandlerError
-from dispatch_core._honest import answering, ask_classes
+from dispatch_core._honest import answering, ask_classes, class_order
 from dispatch_core._mode import DispatchMode, hand_on, is_honest
 from dispatch_core._scopes import Scope
 
@@ -74,7 +74,7 @@ class _PythonMode(DispatchMode, Scope):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         asked = answering(types)
-        order = class_order(self._cls, asked)
+        order = class_order((self._cls, *asked))
         try:
             result = ask_classes(func, order, order, args, kwargs or {})
         except NoHandlerError as error:
@@ -82,18 +82,3 @@ class _PythonMode(DispatchMode, Scope):
                 raise
             result = NotImplemented  # of no argument's class, so there is more to come
         return result if result is not NotImplemented else hand_on(func, types, args, kwargs or {})
-
-
-def class_order(first: type, types: Sequence[type]) -> tuple[type, ...]:
-    """Order classes as torch does: as given, but a subclass before its bases."""
-    order = [first]
-    for cls in types:
-        if cls in order:
-            continue
-        for index, other in enumerate(order):
-            if issubclass(cls, other):
-                order.insert(index, cls)
-                break
-        else:
-            order.append(cls)
-    return tuple(order)

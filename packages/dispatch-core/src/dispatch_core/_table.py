@@ -16,6 +16,7 @@ from dispatch_core import _torch_private as private
 from dispatch_core._entry import Entry, Kind, MissingEntry
 from dispatch_core._errors import TableError
 from dispatch_core._handle import Handle
+from dispatch_core._higher_order import HigherOrderHandle, let_classes_answer
 from dispatch_core._honest import (
     answering,
     ask_classes,
@@ -89,6 +90,8 @@ class HandlerTable:
             self._owner = owner
             self._name = name
             _forget_entries()
+            if self._is_of_tensors():
+                let_classes_answer()
 
     def __get__(self, instance: object, owner: type | None = None) -> HandlerTable:
         if owner is self._owner or owner is None:
@@ -165,6 +168,8 @@ class HandlerTable:
                 for packet in packets:
                     self._packets[packet] = handler
                 _forget_entries()
+            if any(isinstance(handle, HigherOrderHandle) for handle in exact):
+                let_classes_answer()  # the operator may be younger than the table
             return handler
 
         return register

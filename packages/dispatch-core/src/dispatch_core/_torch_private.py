@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CUSTOM_OPERATOR",
+    "HIGHER_ORDER_DISPATCH",
     "HIGHER_ORDER_OPERATOR",
     "OP_OVERLOAD",
     "OP_OVERLOAD_PACKET",
@@ -41,7 +42,9 @@ __all__ = [
     "forward_gradients_are_on",
     "has_kernel",
     "has_python_key",
+    "higher_order_arguments",
     "higher_order_operators",
+    "higher_order_rules",
     "increment_version",
     "innermost_mode",
     "is_alias_of",
@@ -61,6 +64,7 @@ __all__ = [
     "pop_mode",
     "push_mode",
     "set_conjugate_bit",
+    "set_higher_order_rules",
     "set_negative_bit",
     "skip_in_dynamo",
     "state_of_caller",
@@ -147,6 +151,26 @@ def has_kernel(qualified_name: str, key: str) -> bool:
 def higher_order_operators() -> dict[str, HigherOrderOperator]:
     """Give torch's own table of higher-order operators, by name."""
     return _higher_order
+
+
+HIGHER_ORDER_DISPATCH: Any = look_up(HIGHER_ORDER_OPERATOR, "dispatch").__code__
+"""The code in which torch looks for who answers a higher-order operator."""
+
+
+def higher_order_rules(op: HigherOrderOperator) -> dict[Any, Callable[..., Any]]:
+    """Give what answers a higher-order operator, by the class of a mode or a tensor."""
+    rules: dict[Any, Callable[..., Any]] = look_up(op, "python_key_table")
+    return rules
+
+
+def set_higher_order_rules(op: HigherOrderOperator, rules: dict[Any, Callable[..., Any]]) -> None:
+    """Have torch look in another dict for what answers a higher-order operator."""
+    op.python_key_table = rules
+
+
+def higher_order_arguments(op: HigherOrderOperator, args: Any, kwargs: Any) -> Any:
+    """Give the arguments whose classes torch would ask for an answer."""
+    return look_up(op, "_get_overloaded_args")(args, kwargs)
 
 
 def packet_name(packet: OpOverloadPacket[..., Any]) -> str:

@@ -155,9 +155,10 @@ def _safe(safe: Any, whole: TypedPlan) -> TypedPlan:
 def _higher_order(cls: type[Any], func: Any) -> TypedPlan:
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         raise NoHandlerError(
-            f"{func.name()}: a higher-order operator reached {cls.__qualname__}, which has no "
-            f"handler for it: register one with @{cls.__qualname__}.table.implements(...), a "
-            "function (func, *args, **kwargs), or call it on to_plain().",
+            f"higher_order::{func.name()}: reached {cls.__qualname__}, which has no handler for "
+            f"it: register one with @{cls.__qualname__}.table.implements("
+            f"torch.ops.higher_order.{func.name()}), a function of the same arguments, or call it "
+            "on to_plain().",
             overload=func,
             declined=(cls,),
         )

@@ -228,11 +228,21 @@ def wrapper_kernels(namespace: str) -> Callable[[str, Callable[..., Any]], None]
 def fall_through_wrapper_key() -> torch.library.Library:
     """Let operators without a kernel for the wrappers' own key go on to the next key.
 
-    They do as long as the library that is given is kept.
+    They do as long as the library that is given is kept. Higher-order operators, which ask no
+    library, do from now on, those that are made later as well.
     """
+    _keys_to_skip.append(_wrapper_key)
+    for op in _higher_order_operators.values():
+        op.fallthrough(_wrapper_key)
     library = torch.library.Library("_", "IMPL", WRAPPER_KEY)
     library.fallback(torch.library.fallthrough_kernel)
     return library
+
+
+_higher_order_operators: dict[str, Any] = _look_up(torch._ops, "_higher_order_ops")
+_keys_to_skip: list[Any] = _look_up(
+    torch._ops, "_HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS"
+)
 
 
 def composite_kernel(op: Any) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from dispatch_core._for_subclass_utils import let_classes_answer
 
 from subclass_utils._torch_private import (
     composite_out_operators,
@@ -98,6 +99,7 @@ def _linear_kernel(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
 def _register() -> tuple[Any, ...]:
     """Register the kernels for tensors that carry the wrappers' own dispatch key."""
     passes_on = fall_through_wrapper_key()
+    let_classes_answer()  # operators that are younger than the first class with a table
     register = wrapper_kernels("aten")
     register("aten::tensor_split.tensor_indices_or_sections", _tensor_split_kernel)
     register("aten::linear", _linear_kernel)

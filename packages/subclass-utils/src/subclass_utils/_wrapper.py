@@ -41,6 +41,8 @@ class _WrapperMeta(torch._C._TensorMeta):
         if name == "table":
             made: Any = cls
             made._set_up_table()
+        elif name == "__torch_dispatch__":
+            _make_honest(cls)
 
 
 class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
@@ -377,9 +379,12 @@ def _overridden(cls: type[Any]) -> set[str]:
 
 def _make_honest(cls: type[Any]) -> None:
     """Let no TypeError of a class's own `__torch_dispatch__` turn into "unsupported operand"."""
-    own: Any = cls.__dict__.get("__torch_dispatch__")
+    base = next(base for base in cls.__mro__ if "__torch_dispatch__" in vars(base))
+    if base is not cls and issubclass(base, WrapperTensor):
+        return  # it has been seen to
+    own: Any = vars(base)["__torch_dispatch__"]  # a mixin keeps its own
     inner = getattr(own, "__func__", None)
-    if inner is None:
+    if inner is None or hasattr(inner, "__honest__"):
         return
 
     def __torch_dispatch__(
