@@ -350,24 +350,15 @@ def test_view_of_compressed_data_writes_the_whole() -> None:
     assert x.values_.size() == (1,)
 
 
-def test_detached_compressed_data_takes_its_source_along() -> None:
+def test_detached_compressed_data_and_its_source_follow_each_other() -> None:
     x = sparse()
     detached: Any = x.detach()
     detached.add_(1)
     assert x.to_plain().tolist() == detached.to_plain().tolist() == [1.0, 3.0, 1.0, 5.0]
-    with pytest.raises(ViewError, match="cannot reach every tensor that shares the data"):
-        x.zero_()
-    assert x.to_plain().tolist() == detached.to_plain().tolist() == [1.0, 3.0, 1.0, 5.0]
-    del detached
     x.zero_()
-    assert x.to_plain().tolist() == [0.0] * 4
-
-
-def test_data_of_compressed_data_cannot_change_its_size() -> None:
-    x = sparse()
-    with pytest.raises(ResizeError, match=r"came from `.data`"):
-        x.data.add_(1)
-    assert x.to_plain().tolist() == [0.0, 2.0, 0.0, 4.0]
+    assert x.to_plain().tolist() == detached.to_plain().tolist() == [0.0] * 4
+    x.data.add_(1)
+    assert x.to_plain().tolist() == detached.to_plain().tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize("change", [lambda x: x.resize_(4), lambda x: x.t_()])
@@ -428,7 +419,7 @@ def test_shape_of_what_others_share_is_not_changed_in_place() -> None:
     assert same(detached, real().t())
     with pytest.raises(ViewError, match="cannot reach that one"):
         detached.zero_()
-    with pytest.raises(ViewError, match="shape was changed in place"):
+    with pytest.raises(ViewError, match="was changed in place"):
         x.zero_()
     assert same(x, real())
 

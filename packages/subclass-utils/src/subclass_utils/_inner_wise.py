@@ -14,7 +14,7 @@ import torch
 from dispatch_core import NoHandlerError
 
 from subclass_utils._copying import as_view_of, describe_outside, make_described
-from subclass_utils._roles import Roles, roles_of
+from subclass_utils._roles import Roles, each_in, roles_of
 from subclass_utils._shared_data import (
     Memories,
     Step,
@@ -45,9 +45,26 @@ def inner_wise_plan(cls: type[Any], op: Any) -> Plan:
 
 
 def _other_plan(cls: type[Any], op: Any) -> Plan:
+    if op.name().startswith("c10d::") and op.name() not in _NO_RESULT:
+        return lambda args, kwargs: _no_collective(cls, op)
     if cls.without_handler == "to_plain":
         return _OnPlain(cls, op)
     return lambda args, kwargs: _no_handler(cls, op)
+
+
+# Collectives that write none of their tensors. The others write when they come to it, later.
+_NO_RESULT = {"c10d::send", "c10d::barrier", "c10d::monitored_barrier_", "c10d::check_for_nan"}
+
+
+def _no_collective(cls: type[Any], op: Any) -> Any:
+    raise NoHandlerError(
+        f"{op.name()}: a collective writes into the memory of plain tensors, at its own time, and "
+        f"{cls.__qualname__} has no handler for it. Communicate the inner tensors "
+        f"({', '.join(cls.inner_tensors)}), or to_plain(), or register a handler with "
+        f"@{cls.__qualname__}.table.implements(torch.ops.{op}).",
+        overload=op,
+        declined=(cls,),
+    )
 
 
 def _no_handler(cls: type[Any], op: Any) -> Any:
@@ -117,7 +134,7 @@ def _copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     link = link_of(target)
     shares_all = link is None or not (link.steps or link.apart)
     if shares_all and _same_form(target, source):
-        fill(target, source) if link is None else fill(link.root, source, [link])
+        fill(root_of(target), source)
         return target
     plain = source.to_plain() if isinstance(source, cls) else source
     if plain.size() != target.size() or plain.dtype is not target.dtype:
@@ -213,7 +230,11 @@ class _OnPlain:
 
         new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, plain, values)
         places = [_place(made) for _, made in pairs]
+        uncounted = self.plain_in_lists(values, pairs)
         result = self.call(*new_args, **new_kwargs)
+        counted_by_nobody = [each for each, version in uncounted if each._version == version]
+        if counted_by_nobody:
+            increment_version(counted_by_nobody)
         if memories is not None:
             moved = [
                 outer
@@ -226,6 +247,21 @@ class _OnPlain:
 
             self.write_back(values, pairs, moved, memories, in_place)
         return self.answer(result, values)
+
+    def plain_in_lists(
+        self, values: Mapping[str, Any], pairs: Sequence[tuple[Any, torch.Tensor]]
+    ) -> list[tuple[torch.Tensor, int]]:
+        """List the plain tensors in lists to be written, whose versions autograd passes over."""
+        unwrapped = {id(outer) for outer, _ in pairs}
+        return [
+            (each, each._version)
+            for argument in self.roles.arguments
+            if argument.written and argument.is_list
+            for each in each_in(values.get(argument.name))
+            if isinstance(each, torch.Tensor)
+            and id(each) not in unwrapped
+            and not each.is_inference()
+        ]
 
     def is_ours(self, value: Any, roots: Sequence[Any] = ()) -> bool:
         """Say whether a value is to be unwrapped: a wrapper of the class, or a view of one.
@@ -284,7 +320,7 @@ class _OnPlain:
         written = []
         for argument in self.roles.arguments:
             value = values.get(argument.name) if argument.written else None
-            for outer in value if isinstance(value, list | tuple) else (value,):
+            for outer in each_in(value):
                 for wrapper, plain in pairs:
                     if wrapper is not outer:
                         continue

@@ -13,7 +13,8 @@ from torch.autograd.forward_ad import unpack_dual
 from subclass_utils._copying import as_view_of
 from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
-from subclass_utils._roles import roles_of
+from subclass_utils._own_writes import OwnWrites
+from subclass_utils._roles import each_in, roles_of
 from subclass_utils._shared_data import Step, connect
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
@@ -90,11 +91,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _has_wrapper(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    for value in (*args, *kwargs.values()):
-        for item in value if isinstance(value, list | tuple) else (value,):
-            if hasattr(type(item), "inner_tensors"):
-                return True
-    return False
+    return any(hasattr(type(each), "inner_tensors") for each in each_in((*args, *kwargs.values())))
 
 
 def runs_in_parts(func: Any) -> bool:
@@ -173,11 +170,17 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
     after = Transparent(cls, func) if cls._transparent and hasattr(func, "_schema") else None
     views = _view_source(func)
     connects = views and not cls._transparent
+    roles = roles_of(func) if hasattr(func, "_schema") else None
+    writes = None if roles is None or not roles.writes else OwnWrites(cls, func, roles)
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if checks:
             _refuse_plain(cls, func, args, kwargs)
-        result = dispatch(func, types, args, kwargs)
+        if writes is None:
+            result = dispatch(func, types, args, kwargs)
+        else:
+            before = writes.before(args, kwargs)
+            result = writes.after(before, args, kwargs, dispatch(func, types, args, kwargs))
         if views and args and torch.is_inference_mode_enabled():
             result = _all_views_of(result, args[0])
         if after is not None and after.touches:
@@ -219,7 +222,7 @@ def _refuse_plain(
     cls: type[Any], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     for position, value in (*enumerate(args), *kwargs.items()):
-        for item in value if isinstance(value, list | tuple) else (value,):
+        for item in each_in(value):
             if isinstance(item, torch.Tensor) and not isinstance(item, cls):
                 name = (
                     func._schema.arguments[position].name if isinstance(position, int) else position

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from dispatch_core import handle_of
 
-__all__ = ["Roles", "TensorArgument", "TensorResult", "roles_of"]
+__all__ = ["Roles", "TensorArgument", "TensorResult", "each_in", "roles_of"]
 
 _ALIAS = re.compile(r"\(([^)]*)\)")
 # Views that the schema does not admit to; autograd does not take them for views either.
@@ -67,10 +68,10 @@ class Roles:
             elif key not in new_kwargs:
                 continue
             value = values[argument.name] = holder[key]
-            if isinstance(value, list | tuple):
-                holder[key] = [replace(item, argument.name) for item in value]
-            else:
+            if isinstance(value, torch.Tensor):
                 holder[key] = replace(value, argument.name)
+            else:
+                holder[key] = _replaced(value, replace, argument.name)
         return new_args, new_kwargs
 
     @property
@@ -82,6 +83,28 @@ class Roles:
     def aliases(self) -> bool:
         """Say whether a result may share memory with an argument."""
         return any(result.kind == "view" for result in self.results)
+
+
+def _replaced(value: Any, replace: Callable[[Any, str], Any], name: str) -> Any:
+    if isinstance(value, list):
+        return [_replaced(item, replace, name) for item in value]
+    if isinstance(value, tuple):
+        return tuple([_replaced(item, replace, name) for item in value])
+    if isinstance(value, dict):
+        return {key: _replaced(item, replace, name) for key, item in value.items()}
+    return replace(value, name)
+
+
+def each_in(value: Any) -> Iterator[Any]:
+    """Give each value in an argument: itself, or what is in its lists, of lists, and dicts."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from each_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from each_in(item)
+    else:
+        yield value
 
 
 def _names(alias: str) -> set[str]:
@@ -162,7 +185,7 @@ def _read_schema(handle: Any) -> Roles:
             TensorArgument(
                 name=param.name,
                 position=None if param.kwarg_only else position,
-                is_list="[" in param.type,
+                is_list="[" in param.type or "Dict" in param.type,
                 written=param.mutated,
             )
         )

@@ -7,10 +7,11 @@ own and the scale of the whole. So a new value of a part is written as a new val
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
 
 import torch
 
@@ -34,6 +35,7 @@ __all__ = [
     "plain_of",
     "replace",
     "root_of",
+    "settle",
     "write_value",
 ]
 
@@ -64,22 +66,63 @@ class Step:
         return made if self.index is None else made[self.index]
 
 
+class Attributes(dict[str, Any]):
+    """A wrapper's `__dict__`, which can be referred to weakly.
+
+    Not the wrapper itself, because torch swaps no tensors to which there are weak references; when
+    it does swap two, the attributes go along with the data.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(eq=False)
 class Link:
     """How a wrapper came out of `root`, whose data it shares; by no steps if it shares all.
 
-    `apart` once its shape was changed in place: it cannot follow the root any more.
+    `in_memory` if all inner tensors share memory with the root's, so that what is written there
+    is seen here. `apart` once its shape was changed in place: it cannot follow the root any more.
     """
 
     root: Any
     family: Family
+    attributes: ReferenceType[Attributes]
     steps: tuple[Step, ...] = ()
+    in_memory: bool = True
     apart: bool = False
 
     @property
     def holds(self) -> bool:
         """Say whether the root still has the data that it had when this was made."""
         return self.root.__dict__.get("_family") is self.family
+
+    @property
+    def follows(self) -> bool:
+        """Say whether the wrapper can be given other inner tensors and metadata."""
+        attributes = self.attributes()
+        if attributes is None:
+            return True
+        cls = type(self.root)
+        return not self.apart and not any(
+            name not in attributes if name in cls.inner_tensors else _is_set_by_class(cls, name)
+            for name in (*cls.inner_tensors, *cls.metadata)
+        )
+
+    def follow(self) -> None:
+        """Give the wrapper what the root has now."""
+        attributes = self.attributes()
+        if attributes is None:
+            return
+        made = self.root.detach()
+        for step in self.steps:
+            made = step.of(made)
+        cls = type(self.root)
+        for name in (*cls.inner_tensors, *cls.metadata):
+            attributes[name] = getattr(made, name)
+
+
+def _is_set_by_class(cls: type[Any], name: str) -> bool:
+    return hasattr(inspect.getattr_static(cls, name, None), "__set__")
 
 
 def family_of(wrapper: Any) -> Family:
@@ -101,9 +144,22 @@ def connect(made: Any, source: Any, step: Step) -> None:
     family = family_of(root)
     if step.op not in _KEEP_ALL:
         steps = (*steps, step)
-    new = Link(root, family, steps, link is not None and link.apart)
+    if not isinstance(made.__dict__, Attributes):
+        made.__dict__ = Attributes(made.__dict__)
+    in_memory = (link is None or link.in_memory) and (
+        step.op in _KEEP_ALL or _shares_memory(made, source)
+    )
+    apart = link is not None and link.apart
+    new = Link(root, family, ref(made.__dict__), steps, in_memory, apart)
     family.links.add(new)
     made.__dict__["_view_of"] = new
+
+
+def _shares_memory(part: Any, whole: Any) -> bool:
+    return all(
+        own is other or (own.layout is other.layout is torch.strided and is_alias_of(own, other))
+        for own, other in zip(inner_of(part), inner_of(whole), strict=True)
+    )
 
 
 def disconnect(wrapper: Any) -> None:
@@ -210,9 +266,8 @@ class Memories:
         """
         roots = [root_of(wrapper) for wrapper in written]
         for root, memory in self._roots:
-            writers = [w for w, its_root in zip(written, roots, strict=True) if its_root is root]
-            if writers:
-                _write_root(root, memory, writers)
+            if any(each is root for each in roots):
+                fill(root, make_from_plain(type(root), memory, root))
 
 
 def root_of(wrapper: Any) -> Any:
@@ -228,14 +283,6 @@ def inner_of(wrapper: Any) -> list[Any]:
     return [getattr(wrapper, name) for name in type(wrapper).inner_tensors]
 
 
-def _write_root(root: Any, value: torch.Tensor, writers: Sequence[Any]) -> None:
-    holders = [each.source if each._is_part else each for each in writers]
-    links = {link: each for each in holders if (link := link_of(each)) is not None}
-    if fill(root, make_from_plain(type(root), value, root), [*links]):
-        for link, wrapper in links.items():
-            _take_over(wrapper, link)
-
-
 def write_value(wrapper: Any, plain: torch.Tensor) -> None:
     """Give a wrapper a new value, which everything that shares its data has from then on.
 
@@ -249,43 +296,50 @@ def write_value(wrapper: Any, plain: torch.Tensor) -> None:
     elif wrapper._is_part:
         wrapper._write_part(plain)
     else:
-        _write_root(wrapper, plain, [wrapper])
+        fill(wrapper, make_from_plain(type(wrapper), plain, wrapper))
 
 
-def _take_over(wrapper: Any, link: Link) -> None:
-    made = link.root.detach()
-    for step in link.steps:
-        made = step.of(made)
-    for name in type(wrapper).inner_tensors:
-        setattr(wrapper, name, getattr(made, name))
-    type(wrapper)._carry_metadata(wrapper, made)
+def settle(wrapper: Any, inner: Sequence[Any], metadata: Sequence[Any]) -> None:
+    """Let everything that shares a wrapper's data follow what a handler of its class wrote.
+
+    `inner` and `metadata` are what the wrapper had before. What was written into those inner
+    tensors reached the others by itself.
+    """
+    cls = type(wrapper)
+    link = link_of(wrapper)
+    exchanged = [getattr(wrapper, name) for name in cls.metadata] != [*metadata] or any(
+        own is not old for own, old in zip(inner_of(wrapper), inner, strict=True)
+    )
+    if link is not None and (exchanged or not link.in_memory):
+        write_value(wrapper, plain_of(wrapper))
+    else:
+        for other in _links_of(wrapper if link is None else link.root):
+            if other is not link and (exchanged or not other.in_memory):
+                other.follow()
 
 
-def fill(target: Any, source: Any, writers: Sequence[Link] = ()) -> bool:
+def fill(target: Any, source: Any) -> None:
     """Write another wrapper's inner tensors and metadata into one with data of its own.
 
-    `writers` are the links of who writes. Returns whether inner tensors could not be written into
-    but were exchanged, or metadata was, so that who shares the data has to fetch it again.
+    Inner tensors that cannot be written into are exchanged; whoever shares the data gets the new
+    ones, and the new metadata.
+
+    Raises: ViewError if somebody cannot.
     """
     cls = type(target)
     pairs = [(name, getattr(target, name), getattr(source, name)) for name in cls.inner_tensors]
     exchanged = any(
         own.size() != new.size() or own.dtype is not new.dtype for _, own, new in pairs
     ) or any(getattr(target, name) != getattr(source, name) for name in cls.metadata)
-    family = target.__dict__.get("_family")
-    others = [] if family is None else [link for link in family.links if link not in writers]
-    if any(link.apart or exchanged for link in others):
+    links = _links_of(target)
+    if any(link.apart or not (link.follows or link.in_memory) for link in links) or (
+        exchanged and not all(link.follows for link in links)
+    ):
         raise ViewError(
-            f"{cls.__qualname__}: this value cannot reach every tensor that shares the data: a "
-            "view, a detached tensor or a Parameter made of it. Either its inner tensors are of "
-            "another size or its metadata is another than before, or such a tensor's shape was "
-            "changed in place. Write to a clone(), or give up those tensors first."
-        )
-    if exchanged and target.__dict__.get("_from_data"):
-        raise ResizeError(
-            f"{cls.__qualname__}: this tensor came from `.data`, and the tensor it came from could "
-            "not follow: the inner tensors are of another size or the metadata is another than "
-            "before. Write to `tensor.detach()`, or to the tensor itself under torch.no_grad()."
+            f"{cls.__qualname__}: this value cannot reach every tensor that shares the data: the "
+            "shape of a view, of a detached tensor or of a Parameter made of it was changed in "
+            "place, or the class keeps its attributes where they cannot be exchanged (__slots__, "
+            "a property). Write to a clone(), or give up those tensors first."
         )
     for name, own, new in pairs:
         if own.size() == new.size() and own.dtype is new.dtype:
@@ -293,7 +347,14 @@ def fill(target: Any, source: Any, writers: Sequence[Link] = ()) -> bool:
         else:
             setattr(target, name, new)
     cls._carry_metadata(target, source)
-    return exchanged
+    for link in links:
+        if exchanged or not link.in_memory:
+            link.follow()
+
+
+def _links_of(root: Any) -> list[Link]:
+    family: Family | None = root.__dict__.get("_family")
+    return [] if family is None else list(family.links)
 
 
 def _copy_into(own: torch.Tensor, new: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ from subclass_utils._outside import (
     outside_like,
     update_outside,
 )
-from subclass_utils._roles import Roles, TensorArgument, TensorResult, roles_of
+from subclass_utils._roles import Roles, TensorArgument, TensorResult, each_in, roles_of
 from subclass_utils._torch_private import (
     fast_call,
     is_alias_of,
@@ -111,7 +111,7 @@ class Transparent:
             self.after_write(state, argument)
         if self.roles.aliases and len(self.roles.results) == 1:
             source = state.values.get(self.roles.results[0].source or "")
-            for value in result if isinstance(result, list | tuple) else (result,):
+            for value in each_in(result):
                 self.share_memory(value, source)
 
     def share_memory(self, value: Any, source: Any) -> None:
@@ -172,8 +172,7 @@ class Transparent:
 
     def note_versions(self, state: _Call, argument: TensorArgument) -> None:
         """Remember versions that autograd will not count: it passes over the tensors of a list."""
-        value = state.values.get(argument.name)
-        for outer in value if isinstance(value, list | tuple) else (value,):
+        for outer in each_in(state.values.get(argument.name)):
             if isinstance(outer, self.cls):
                 inner = getattr(outer, self.inner_name)
                 if not (inner.is_inference() or outer.is_inference()):
@@ -187,8 +186,7 @@ class Transparent:
 
     def after_write(self, state: _Call, argument: TensorArgument) -> None:
         """Bring the outside of what was written in step."""
-        value = state.values.get(argument.name)
-        for outer in value if isinstance(value, list | tuple) else (value,):
+        for outer in each_in(state.values.get(argument.name)):
             if isinstance(outer, self.cls):
                 inner = getattr(outer, self.inner_name)
                 if outside_differs(outer, inner):
@@ -222,10 +220,17 @@ class Transparent:
             return source
         if state.plain is not None and self.cls.mixing == "unwrap":
             return value
+        if isinstance(value, list | tuple) and self.base_name.startswith("_foreach_"):
+            return self.wrap_each(state, value)
+        return self.wrap_nested(state, value, source)
+
+    def wrap_nested(self, state: _Call, value: Any, source: Any) -> Any:
+        """Wrap a tensor, or those in lists, of lists, and dicts."""
         if isinstance(value, list | tuple):
-            if self.base_name.startswith("_foreach_"):
-                return self.wrap_each(state, value)
-            return [self.wrap(state, item, source) for item in value]
+            made = [self.wrap_nested(state, item, source) for item in value]
+            return made if isinstance(value, list) else tuple(made)
+        if isinstance(value, dict):
+            return {key: self.wrap_nested(state, item, source) for key, item in value.items()}
         return self.wrap(state, value, source)
 
     def wrap_each(self, state: _Call, values: Sequence[Any]) -> list[Any]:

@@ -227,7 +227,6 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             for name in type(self).inner_tensors:
                 if name in made.__dict__:
                     setattr(made, name, getattr(self, name).data)
-            made.__dict__.pop("_view_of", None)
             made.__dict__.pop("_family_seen", None)
             made.__dict__["_from_data"] = True
         return made

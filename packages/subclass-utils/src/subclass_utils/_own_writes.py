@@ -1,0 +1,136 @@
+"""Look after what a class's own handler writes: versions, results, and who shares the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from dispatch_core import HandlerError
+
+from subclass_utils._roles import Roles, TensorResult, each_in
+from subclass_utils._shared_data import inner_of, settle
+from subclass_utils._torch_private import increment_version, is_alias_of
+
+__all__ = ["OwnWrites"]
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return -1 if tensor.is_inference() else tensor._version
+
+
+class _Before:
+    """A written tensor as it was before the handler."""
+
+    __slots__ = ("inner", "inner_versions", "metadata", "tensor", "uncounted", "version")
+
+    def __init__(self, cls: type[Any], tensor: torch.Tensor, uncounted: bool) -> None:
+        self.tensor = tensor
+        self.uncounted = uncounted
+        self.version = _version(tensor)
+        ours = isinstance(tensor, cls)
+        self.inner: list[Any] = inner_of(tensor) if ours else []
+        self.inner_versions = [_version(inner) for inner in self.inner]
+        self.metadata = [getattr(tensor, name) for name in cls.metadata] if ours else []
+
+
+class OwnWrites:
+    """What there is to do around a handler of one overload that writes arguments."""
+
+    def __init__(self, cls: type[Any], func: Any, roles: Roles) -> None:
+        self.cls = cls
+        self.func = func
+        self.roles = roles
+        self.written = tuple(argument for argument in roles.arguments if argument.written)
+
+    def before(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[_Before]:
+        """Note the tensors to be written."""
+        noted: dict[int, _Before] = {}
+        for argument in self.written:
+            value = self._value(argument.name, argument.position, args, kwargs)
+            for tensor in each_in(value):
+                if isinstance(tensor, torch.Tensor) and id(tensor) not in noted:
+                    noted[id(tensor)] = _Before(self.cls, tensor, argument.is_list)
+        return [*noted.values()]
+
+    def _value(
+        self, name: str, position: int | None, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if position is not None and position < len(args):
+            return args[position]
+        return kwargs.get(name)
+
+    def after(
+        self, before: Sequence[_Before], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> Any:
+        """Count versions, let others that share the data follow, and give the result.
+
+        Raises: HandlerError where the result is another tensor than the one to be written.
+        """
+        result = self._answer(args, kwargs, result)
+        self._count(before)
+        if not self.cls._transparent:
+            for each in before:
+                if each.inner:
+                    settle(each.tensor, each.inner, each.metadata)
+        return result
+
+    def _count(self, before: Sequence[_Before]) -> None:
+        """Count the writes that neither autograd, which passes over lists, nor torch counted."""
+        missing = [
+            each.tensor
+            for each in before
+            if each.uncounted and each.version >= 0 and each.tensor._version == each.version
+        ]
+        if self.cls._transparent:
+            for each in before:
+                kept = zip(each.inner, inner_of(each.tensor), strict=True) if each.inner else ()
+                missing += [
+                    own
+                    for (inner, own), version in zip(kept, each.inner_versions, strict=False)
+                    if inner is own and version >= 0 and own._version == version
+                ]
+        if missing:
+            increment_version(missing)
+
+    def _answer(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+        roles = self.roles.results
+        if len(roles) == 1:
+            return self._one(result, roles[0], args, kwargs)
+        if len(roles) > 1 and isinstance(result, list | tuple) and len(result) == len(roles):
+            return tuple(
+                self._one(value, role, args, kwargs)
+                for value, role in zip(result, roles, strict=True)
+            )
+        return result
+
+    def _one(
+        self, value: Any, role: TensorResult, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if role.kind != "same" or role.is_list or role.source is None:
+            return value
+        argument = next(each for each in self.roles.arguments if each.name == role.source)
+        target = self._value(argument.name, argument.position, args, kwargs)
+        if value is None or value is target or not isinstance(target, torch.Tensor):
+            return target
+        if self._is_of(value, target):
+            return target
+        raise HandlerError(
+            f"{self.func.name()}: the handler of {self.cls.__qualname__} gave a new "
+            f"{type(value).__qualname__} for {argument.name!r}, which the operator writes, and "
+            f"torch gives {argument.name!r} itself to the caller: write into its inner tensors, "
+            f"and return {argument.name!r}",
+            overload=self.func,
+            handler=self.cls.table.lookup(self.func),
+        )
+
+    def _is_of(self, value: Any, target: Any) -> bool:
+        """Say whether a result only wraps again what was written."""
+        inner = inner_of(target) if hasattr(type(target), "inner_tensors") else [target]
+        made = inner_of(value) if hasattr(type(value), "inner_tensors") else [value]
+        return any(
+            own is other
+            or (own.layout is other.layout is torch.strided and is_alias_of(own, other))
+            for own in made
+            for other in inner
+        )
