@@ -256,7 +256,7 @@ class GuardBuilder(GuardBuilderBase):
         self.add(guard, check, value)
 
     def _tensor_check(self, guard: Guard, value: torch.Tensor, *dynamic: Any) -> TensorCheck:
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             sizes = _open_dims(guard, list(torch.Tensor.size(value)), dynamic[0])
             try:
                 strides = _open_dims(guard, list(torch.Tensor.stride(value)), dynamic[1])

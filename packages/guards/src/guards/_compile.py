@@ -82,7 +82,7 @@ def test_of(check: Check) -> Callable[[Scope, Scope, Sequence[Any]], bool]:
     emitter = Emitter()
     names = [f"v{i}" for i in range(len(check.sources))]
     condition = check.condition(names, emitter)
-    lines = [*emitter.take_statements(), f"return bool({condition})"]
+    lines = [*emitter.take_first(), *emitter.take_statements(), f"return bool({condition})"]
     body = "\n    ".join(lines)
     parameters = ", ".join(["L", "G", *names])
     function = emitter.compile(f"def test({parameters}):\n    {body}\n", "test", "<guard>")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from guards._class_names import find_class, importable_name, plain_name
 from guards._fetch import Absent, is_a
 from guards._pointers import address_reader, addresses_by_id
+from guards._torch_private import torch_function_modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +117,7 @@ class Emitter:
         self._namespaces: dict[int, str] = {}  # of classes that are kept anyway
         self._serial: dict[str, int] = {}
         self._statements: list[str] = []
+        self._first: list[str] = []
         self._vital_ones: list[weakref.ReferenceType[Any]] = []
         self._kept: list[list[object]] = []
         self.death = Death()
@@ -267,6 +269,17 @@ class Emitter:
             known = self._free_name(f"the_{name}")
             self.namespace[known] = _BUILTINS.get(name) or self.namespace[name]
             lines.append(f"{name} = {known}")
+        return lines
+
+    def no_modes(self) -> str:
+        """Write the test that no mode is open, whose code torch's own attributes would run."""
+        function_modes = self.constant(torch_function_modes, "function_modes")
+        self._first = [f"no_modes = not {function_modes}()"]
+        return "no_modes"
+
+    def take_first(self) -> list[str]:
+        """Give the lines to be put in front of all others; none of them raises."""
+        lines, self._first = self._first, []
         return lines
 
     def statement(self, line: str) -> None:

@@ -54,7 +54,8 @@ class TensorCheck(OneSourceCheck):
         self.fast: Any = None
         if type(tensor) in _PLAIN:
             self.fast = private.tensor_guards([tensor], [sizes], [strides])
-        self._example_state = _example_state(tensor)
+        with torch._C.DisableTorchFunction():
+            self._example_state = _example_state(tensor)
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         name, cls = names[0], self._class()
@@ -163,7 +164,7 @@ def tensor_facts(
     Dimensions that ``sizes`` and ``strides`` leave open are written as ``*``.
     """
     plain: Any = torch.Tensor  # a subclass may answer for itself, and is not asked
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         facts = {
             "class": type_name(type(tensor)),
             "dtype": str(plain.dtype.__get__(tensor)).removeprefix("torch."),

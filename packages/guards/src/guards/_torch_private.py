@@ -81,7 +81,7 @@ def tensor_check(tensor: torch.Tensor, sizes: Any, strides: Any) -> Any:
     asked come out of it as exceptions; ``tensor_guards`` ends the process then.
     """
     root = _look_up(torch._C, "_dynamo.guards.RootGuardManager")()
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         ndim = torch.Tensor.dim(tensor)
     keys = torch._C._dispatch_keys(tensor)
     sizes, strides = ([None] * ndim if dims is None else dims for dims in (sizes, strides))
@@ -105,7 +105,7 @@ def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:
     """
     compute = overlapping_tensors()
     groups: dict[int, list[int]] = {}
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         for place, tensor in enumerate(tensors):
             storage = torch.Tensor.untyped_storage(tensor)
             groups.setdefault(storage._cdata, []).append(place)

@@ -395,7 +395,7 @@ class TensorPropertySource(ChainedValueSource):
         if not is_a(base, torch.Tensor):
             return MISSING
         try:
-            with torch._C.DisableTorchFunctionSubclass():
+            with torch._C.DisableTorchFunction():
                 if self.prop == "storage_offset":
                     return torch.Tensor.storage_offset(base)
                 return getattr(torch.Tensor, self.prop)(base, self.idx)
@@ -410,5 +410,6 @@ class TensorPropertySource(ChainedValueSource):
                 "stride": f"{base}.stride()[{self.idx}]",
                 "storage_offset": f"{base}.storage_offset()",
             }[self.prop]
-            return emitter.if_type(base, type(example), read, self)
+            plain = emitter.if_type(base, type(example), read, self)
+            return f"({plain} if {emitter.no_modes()} else {emitter.fetch(self, base)})"
         return emitter.fetch(self, base)

@@ -67,7 +67,8 @@ class Writer:
         for group in groups:
             getattr(self, f"_write_{group.kind}")(group, self._values(group))
         body = "\n        ".join(self._lines) or "pass"
-        often = "".join(f"    {line}\n" for line in self.emitter.used_often(body))
+        first = [*self.emitter.used_often(body), *self.emitter.take_first()]
+        often = "".join(f"    {line}\n" for line in first)
         return (
             f"def check(L):\n{often}"
             "    try:\n"
@@ -335,6 +336,8 @@ class Writer:
         together = emitter.constant(guards.check, "tensors_check")
         apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
         nested = f"True in map({emitter.constant(_is_nested, 'is_nested')}, values)"
+        each = emitter.constant(functools.partial(_hold_each, checks), "tensors_each")
+        strided = f"(not {nested} if {emitter.no_modes()} else {each}(values))"
         if len(tensors) > 7:
             same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
         else:
@@ -346,7 +349,7 @@ class Writer:
             f"values = {values}",
             f"if not ({same} and {together}(*values)):",
             "    types = (*map(type, values),)",
-            f"    if not ({known_types} and not {nested}): return False",
+            f"    if not ({known_types} and {strided}): return False",
             f"    if not ({together}(*values) or {apart}(values)): return False",
         ]
 
