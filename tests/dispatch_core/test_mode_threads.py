@@ -19,6 +19,7 @@ from dispatch_core import (
     ops,
     propagate_modes,
 )
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import checkpoint as torch_checkpoint
 
 from tests.dispatch_core.wrapping import Wrapped
@@ -246,6 +247,21 @@ def test_error_in_the_recomputation_restores_the_stack() -> None:
     with pytest.raises(KeyError):
         y.backward()
     assert stack() == []
+
+
+def test_mode_that_torch_refuses_leaves_the_stack_as_it_was() -> None:
+    with FakeTensorMode() as fake:
+        carried = propagate_modes(lambda: torch.ones(2))
+    recorder = Recorder()
+    with recorder, FakeTensorMode() as other:
+        before = stack()
+        with pytest.raises(RuntimeError, match="already exists"):
+            carried()  # type: ignore[no-untyped-call]
+        assert stack() == before
+        torch.ones(1)
+    assert fake is not other
+    assert stack() == []
+    assert type(carried()).__name__ == "FakeTensor"  # type: ignore[no-untyped-call]
 
 
 def test_thread_that_outlives_the_mode() -> None:

@@ -9,7 +9,8 @@ counted and removed with their last user; in other threads they go on to the par
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from dispatch_core._registry import handle_of
 from dispatch_core._scopes import Scope
 from dispatch_core._whole_call import WholeCall
 
-__all__ = ["is_kept", "keep_composite"]
+__all__ = ["is_kept", "keep_composite", "kernels_held"]
 
 _lock = threading.RLock()
 _kernels: dict[Any, list[Any]] = {}  # overload: how many users, the library that holds the kernel
@@ -37,9 +38,9 @@ def keep_composite(*ops: Any) -> Scope:
     `detach` or `view_as` of the arguments; of one that is written to a `clone`, before), also for
     `create_graph`; what it draws from a random generator is drawn again. Results that share
     memory with an argument are the views that torch itself would have made, with torch's own
-    nodes, so they can be written to as ever. Under vmap, torch.func.grad and forward-mode
-    differentiation the parts arrive all the same, and so they do of a write that autograd
-    refuses.
+    nodes, so they can be written to as ever. Under vmap, torch.func.grad, forward-mode
+    differentiation and torch.jit.trace the parts arrive all the same, and so they do of a write
+    that autograd refuses.
 
     Only the entering thread is affected, and those it carries along by `propagate_modes`. It
     nests, and leaves torch as it was. Also a decorator.
@@ -104,6 +105,16 @@ def _add_kernels(ops: frozenset[Any]) -> None:
             raise
 
 
+@contextmanager
+def kernels_held(ops: frozenset[Any]) -> Iterator[None]:
+    """Have the kernels for some operators, whether or not their `keep_composite` is still open."""
+    _add_kernels(ops)
+    try:
+        yield
+    finally:
+        _remove_kernels(ops)
+
+
 def _remove_kernels(ops: frozenset[Any]) -> None:
     with _lock:
         _drop(ops)
@@ -133,6 +144,7 @@ def _kernel(op: Any) -> Callable[..., Any]:
             not is_kept(op)
             or private.is_functorch_call(keys)
             or private.forward_gradients_are_on()
+            or private.jit_is_tracing()  # which can write down no node of ours
             or any(private.key_is_set(keys, name) for name in autocast)
         ):
             # As if this kernel were not there. An autocast kernel calls the operator again.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from typing import Any, TypeVar
 
 from dispatch_core import _torch_private as private
 from dispatch_core._errors import ModeStateError
+from dispatch_core._kept import kept_scopes
 from dispatch_core._scopes import Scope, run_through
 from dispatch_core._torch_private import TorchDispatchMode
 
@@ -101,6 +102,15 @@ def _replace(present: Sequence[TorchDispatchMode], wanted: Sequence[TorchDispatc
         private.push_mode(mode)
 
 
+def _held(ops: frozenset[Any]) -> AbstractContextManager[None]:
+    """Go on keeping composite operators whole, which the scopes alone do only while open."""
+    if not ops:
+        return nullcontext()
+    from dispatch_core._composite import kernels_held
+
+    return kernels_held(ops)
+
+
 def propagate_modes(fn: F) -> F:
     """Make a function that runs `fn` with the modes and captures that are open here and now.
 
@@ -111,17 +121,18 @@ def propagate_modes(fn: F) -> F:
 
     Modes that are open where it is called stay, inside of the others. So the call may as well
     come from the same thread: that is how `dispatch_core.checkpoint` keeps modes for what is
-    recomputed. Context variables are carried as well, as `asyncio.to_thread` does; grad mode,
-    inference mode and autocast are not.
+    recomputed. What `keep_composite` keeps whole is carried as well, and so are context variables,
+    as `asyncio.to_thread` does; grad mode, inference mode and autocast are not.
     """
     modes = tuple(private.mode_stack())
     context = copy_context()
+    kept = frozenset[Any]().union(*(ops for _, ops in kept_scopes.get()))
 
     def start() -> Callable[[Callable[[], Any]], Any]:
         own = context.copy()  # a context cannot be entered twice at a time
 
         def run(thunk: Callable[[], Any]) -> Any:
-            with with_modes(modes):
+            with with_modes(modes), _held(kept):
                 return own.run(thunk)
 
         return run

@@ -49,6 +49,7 @@ __all__ = [
     "innermost_mode",
     "is_alias_of",
     "is_functorch_call",
+    "jit_is_tracing",
     "key_is_set",
     "live_defaults",
     "live_overload_names",
@@ -411,6 +412,10 @@ def forward_gradients_are_on() -> bool:
 
     level: int = look_up(forward_ad, "_current_level")
     return level >= 0
+
+
+jit_is_tracing: Callable[[], bool] = look_up(torch._C, "_is_tracing")
+"""Say whether torch.jit.trace is writing down what runs."""
 
 
 def is_functorch_call(keys: Any) -> bool:
