@@ -94,6 +94,8 @@ class DispatchMode(TorchDispatchMode):
                 return result
             if result is not NotImplemented:
                 return entry.check(result)
+        elif entry.handler is None and table.missing == "next":
+            return hand_on(func, types, args, kwargs)
         else:
             result = self._answer(func, types, args, kwargs)
         if result is NotImplemented:
@@ -118,7 +120,8 @@ class DispatchMode(TorchDispatchMode):
 
     @private.skip_in_dynamo
     def __enter__(self) -> Self:
-        _make_honest(type(self))  # it may have been given another one since it was made
+        if not _is_marked(type(self).__torch_dispatch__):  # it was given later
+            _make_honest(type(self))
         own = self.__dict__.get("__torch_dispatch__")
         if own is not None and not _is_marked(own):
             self.__dict__["__torch_dispatch__"] = _honest_of_instance(own, self)
@@ -134,8 +137,8 @@ def hand_on(
     func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Run a call that the innermost mode, which is off the stack now, does not answer."""
-    asked = answering(types)
     if not private.mode_stack_size():
+        asked = answering(types) if types else ()
         if not asked:
             return func(*args, **kwargs)
         result = ask_classes(func, asked, types, args, kwargs)
@@ -148,6 +151,7 @@ def hand_on(
         # Only a mode that is not ours lets this one out.
         if not str(error).startswith(f"Multiple dispatch failed for 'torch._ops.{func}'"):
             raise
+        asked = answering(types)
         if asked or not _was_raised_at_once(error):
             raise nobody_took(func, asked) from error
     # torch asks no more than the innermost mode, which has declined.
