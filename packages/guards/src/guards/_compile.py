@@ -114,7 +114,7 @@ def compile_guards(guards: Iterable[Guard], L: Scope, G: Scope | None = None) ->
         MissingValueError: a source leads nowhere.
     """
     builder = GuardBuilder(L, G)
-    for guard in sorted(dict.fromkeys(guards)):
+    for guard in sorted(dict.fromkeys(guards), key=Guard.sort_key):
         made = len(builder.checks)
         guard.create(builder)
         guard._checks = tuple(check for _, check in builder.checks[made:])

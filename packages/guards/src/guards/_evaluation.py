@@ -36,9 +36,9 @@ class ValueSource(Source):
 
     def name(self) -> str:
         """Give the expression that stands for the value."""
-        known = self.__dict__.get("_name")
+        known: str | None = self.__dict__.get("_name")
         if known is not None:
-            return cast(str, known)
+            return known
         links = _links_without(self, "_name")
         text = links[-1].base.name() if isinstance(links[-1], ChainedValueSource) else ""
         for link in reversed(links):
@@ -123,9 +123,9 @@ class ValueSource(Source):
         return emitter.fetch(self, base)
 
     def __hash__(self) -> int:
-        known = self.__dict__.get("_hash")
+        known: int | None = self.__dict__.get("_hash")
         if known is not None:
-            return cast(int, known)
+            return known
         links = _links_without(self, "_hash")
         value = hash(links[-1].base) if isinstance(links[-1], ChainedValueSource) else 0
         for link in reversed(links):
@@ -144,12 +144,16 @@ class ValueSource(Source):
                 return False
             if not isinstance(mine, ChainedValueSource):
                 return True
-            mine, other = mine.base, cast(ChainedValueSource, other).base
+            mine, other = mine.base, other.base  # type: ignore[attr-defined]
         return True
 
     def _own(self) -> tuple[object, ...]:
-        own = _own_fields(cast(Any, type(self)))
-        return tuple([constant_key(getattr(self, name)) for name in own])
+        known: tuple[object, ...] | None = self.__dict__.get("_key")
+        if known is None:
+            own = _own_fields(cast(Any, type(self)))
+            known = tuple([constant_key(getattr(self, name)) for name in own])
+            self.__dict__["_key"] = known
+        return known
 
     def __str__(self) -> str:
         return self.name()

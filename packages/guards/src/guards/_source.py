@@ -149,14 +149,16 @@ class ChainedSource(Source):
 
 def name_of(source: Source) -> str:
     """Read the name of a source, whether its class has it as a method or as a property."""
-    name = cast(Any, source).name
-    return cast(str, name() if callable(name) else name)
+    name: Any = source.name
+    found: str = name() if callable(name) else name
+    return found
 
 
 def guard_source_of(source: Source) -> GuardSource | None:
     """Read a source's kind of place, whether its class has it as a method or as a property."""
-    kind = cast(Any, source).guard_source
-    return cast("GuardSource | None", kind() if callable(kind) else kind)
+    kind: Any = source.guard_source
+    found: GuardSource | None = kind() if callable(kind) else kind
+    return found
 
 
 class ReachedThrough:

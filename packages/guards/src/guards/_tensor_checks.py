@@ -12,7 +12,7 @@ import torch
 
 from guards import _torch_private as private
 from guards._checks import Check, OneSourceCheck, spell_found, wants
-from guards._class_names import find_class, importable_name
+from guards._class_names import importable_name
 from guards._constants import type_name
 from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
@@ -47,7 +47,6 @@ class TensorCheck(OneSourceCheck):
         super().__init__(source)
         self.sizes, self.strides = sizes, strides
         self.facts = tensor_facts(tensor, sizes, strides)
-        self.cls_name = importable_name(type(tensor))
         self._class = weakref.ref(type(tensor))
         self._made_of = weakref.ref(tensor)
         self.careful = private.tensor_check(tensor, sizes, strides)
@@ -210,15 +209,12 @@ def _spell_dims(dims: list[int] | None, wanted: list[int | None] | None) -> str:
     return f"[{', '.join(parts)}]"
 
 
-_SAVEABLE = {"torch:Tensor", "torch.nn.parameter:Parameter"}
+_SAVEABLE = {id(cls): importable_name(cls) for cls in _PLAIN}
 
 
 def _example_state(tensor: torch.Tensor) -> dict[str, Any] | None:
-    cls = importable_name(type(tensor))
-    if find_class(cls) is not type(tensor) or cls.removeprefix("torch._tensor:") not in (
-        "Tensor",
-        *_SAVEABLE,
-    ):
+    cls = _SAVEABLE.get(id(type(tensor)))
+    if cls is None:
         return None
     if tensor.layout is not torch.strided or tensor.is_quantized or private.is_odd(tensor):
         return None

@@ -7,6 +7,7 @@ is first needed, so that the vocabulary works on a torch that lacks one.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sys
 import types
@@ -169,16 +170,25 @@ def dispatch_state(tensor: torch.Tensor) -> list[str]:
 
     The thread's own state counts: 'outside autograd' is what inference_mode makes of a tensor.
     """
-    keys = torch._C._dispatch_keys(tensor)
-    said = [text for key, text in _KEY_MEANINGS.items() if _has(keys, key)]
+    said = [_KEY_MEANINGS[key] for key in _odd_keys(tensor)]
     if torch.is_inference(tensor):
         said.append("an inference tensor")
     if torch.is_inference_mode_enabled():
         said.append("inference_mode is on")
-    for device in ("cpu", "cuda", "mps", "xpu"):
-        if any_autocast_enabled() and torch.is_autocast_enabled(device):
-            said.append(f"autocast is on for {device}")
+    if any_autocast_enabled():
+        devices = ("cpu", "cuda", "mps", "xpu")
+        said += [f"autocast is on for {d}" for d in devices if torch.is_autocast_enabled(d)]
     return said
+
+
+def _odd_keys(tensor: torch.Tensor) -> tuple[str, ...]:
+    return _odd_keys_of(torch._C._dispatch_keys(tensor).raw_repr())
+
+
+@functools.lru_cache(maxsize=256)
+def _odd_keys_of(raw: int) -> tuple[str, ...]:
+    keys = torch._C.DispatchKeySet.from_raw_repr(raw)
+    return tuple(key for key in _KEY_MEANINGS if _has(keys, key))
 
 
 def _has(keys: Any, name: str) -> bool:
@@ -188,8 +198,7 @@ def _has(keys: Any, name: str) -> bool:
 
 def is_odd(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is in a state that cannot be made from dtype, device and shape."""
-    keys = torch._C._dispatch_keys(tensor)
-    return any(_has(keys, key) for key in _KEY_MEANINGS if key not in ("Conjugate", "Negative"))
+    return any(key not in ("Conjugate", "Negative") for key in _odd_keys(tensor))
 
 
 def with_lazy_bits() -> contextlib.AbstractContextManager[None]:
