@@ -49,6 +49,11 @@ ATTEMPTS = {
     "no_dispatch view": ("with no_dispatch(): w[1:].sum()", "memory"),
     "no_dispatch list": ("with no_dispatch(): torch.cat([plain, w])", "memory"),
     "torch.tensor": ("torch.tensor([w[0], w[1]])", ""),
+    "set_ of a plain one": ("torch.ones(1).set_(w.untyped_storage()) + 1", ""),
+    "set_ in places": ("torch.ones(0).set_(w.untyped_storage(), 0, (3,)).sum()", ""),
+    "set_ of itself": ("w.set_(w.untyped_storage()); w + 1", ""),
+    "ByteTensor": ("torch.ByteTensor(w.untyped_storage()) + 1", ""),
+    "copy out": ("torch.ones(3).untyped_storage().copy_(w.untyped_storage())", ""),
     **{
         f"untyped_storage {attempt}": (code, "{inner}.untyped_storage()")
         for attempt, code in {
@@ -121,8 +126,8 @@ def test_attempt_raises_and_names_the_way_out(
     if (kind, attempt) in ANSWERED:
         assert error == "nothing raised"
         return
-    if attempt == "torch.tensor":  # torch's own error, before anybody can be asked
-        assert error == "RuntimeError"
+    if not ATTEMPTS[attempt][1]:  # torch's own error, before anybody can be asked
+        assert error in ("RuntimeError", "NotImplementedError", "ViewError")
         return
     assert error in ("MemorylessError", "TypeError" if "dlpack" in attempt else "MemorylessError")
     assert ATTEMPTS[attempt][1].format(inner=KINDS[kind][1]) in text

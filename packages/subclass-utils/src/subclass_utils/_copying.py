@@ -259,9 +259,14 @@ def encode(value: Any) -> Any:
     if isinstance(value, torch.device):
         return ["device", str(value)]
     if isinstance(value, enum.Enum):
-        return ["enum", cls.__module__, cls.__qualname__, value.name]
+        name = value.name
+        known = name is not None and cls.__members__.get(name) is value
+        return ["enum", cls.__module__, cls.__qualname__, name if known else [value.value]]
     if dataclasses.is_dataclass(cls):
-        fields = [[f.name, encode(getattr(value, f.name))] for f in dataclasses.fields(cls)]
+        names = [field.name for field in dataclasses.fields(cls)]
+        own = getattr(value, "__dict__", {})  # also what __post_init__ added
+        names += [name for name, item in own.items() if name not in names and _encodes(item)]
+        fields = [[name, encode(getattr(value, name))] for name in names]
         return ["dataclass", cls.__module__, cls.__qualname__, fields]
     raise CopyError(f"metadata of type {cls.__qualname__} cannot be saved", cls=cls)
 
@@ -298,11 +303,37 @@ def decode(value: Any) -> Any:
     if kind == "device":
         return torch.device(rest[0])
     if kind == "enum":
-        return _find(rest[0], rest[1])[rest[2]]
+        found = _find(rest[0], rest[1])
+        if isinstance(rest[2], str):
+            return found[rest[2]]
+        if issubclass(found, enum.Flag) and type(rest[2][0]) is int:  # flags together, or none
+            return found(rest[2][0])
     if kind == "dataclass":
-        fields = {name: decode(item) for name, item in rest[2]}
-        return _find(rest[0], rest[1])(**fields)
+        return _made_dataclass(_find(rest[0], rest[1]), rest[2])
     raise CopyError(f"{value!r} is no metadata that was saved", cls=type(value))
+
+
+def _encodes(value: Any) -> bool:
+    try:
+        encode(value)
+    except CopyError:
+        return False
+    return True
+
+
+def _made_dataclass(cls: type[Any], saved: Sequence[Any]) -> Any:
+    """Make an object with the fields that it had; a field that the class got since by default."""
+    made = object.__new__(cls)
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            object.__setattr__(made, field.name, field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            object.__setattr__(made, field.name, field.default_factory())
+    for name, item in saved:
+        if not name.isidentifier() or name.startswith("__"):
+            raise CopyError(f"{name!r} is no field of {cls.__qualname__}", cls=cls)
+        object.__setattr__(made, name, decode(item))
+    return made
 
 
 _SEQUENCES: dict[str, Any] = {

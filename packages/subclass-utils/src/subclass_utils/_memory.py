@@ -29,12 +29,31 @@ _UNSUPPORTED = (
 
 
 class NoStorage(torch.UntypedStorage):
-    """The storage of a wrapper's outside: it tells what shares memory, and holds none.
+    """What stands for the storage of a wrapper's outside: it tells what shares memory.
 
-    Everything that would read, write or share its bytes raises MemorylessError.
+    Everything that would read, write or share its bytes raises MemorylessError. It lies on the
+    meta device, so that torch refuses it as the memory of another tensor, where it would crash for
+    the storage itself, which has no memory.
     """
 
     _wrapper_class: type[Any]
+    _storage: torch.UntypedStorage
+    _device: torch.device
+
+    @property
+    def _cdata(self) -> int:
+        """Give the address of the storage itself, by which storages are compared."""
+        address: int = self._storage._cdata
+        return address
+
+    def _weak_ref(self) -> Any:
+        """Refer weakly to the storage itself."""
+        return self._storage._weak_ref()
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]  # an attribute in torch's stub
+        """Give the wrapper's device."""
+        return self._device
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of a {self._wrapper_class.__qualname__}>"
@@ -90,12 +109,15 @@ class NoMemory:
 
     def untyped_storage(self) -> torch.UntypedStorage:
         """Give a storage that can be compared with others, but neither read nor written."""
-        storage = torch.Tensor.untyped_storage(self)  # type: ignore[arg-type]
-        if type(storage) is torch.UntypedStorage:
-            made: Any = storage
-            made.__class__ = NoStorage
-            made._wrapper_class = type(self)
-        return storage
+        storage: Any = torch.Tensor.untyped_storage(self)  # type: ignore[arg-type]
+        made: Any = storage.__dict__.get("_stands_for")
+        if made is None:
+            # Both live as long as either: who compares storages may keep one or the other.
+            make: Any = NoStorage
+            made = make(storage.nbytes(), device="meta")
+            made._storage, made._device, made._wrapper_class = storage, storage.device, type(self)
+            storage._stands_for = made
+        return made  # type: ignore[no-any-return]
 
     def data_ptr(self) -> NoReturn:
         """Raise: ask an inner tensor."""
