@@ -213,6 +213,56 @@ def add_or_sub(self: torch.Tensor, other: Any, *, alpha: float = 1) -> torch.Ten
     return self
 
 
+@table.implements(ops.aten.add.Tensor, ops.aten.rsub.Tensor, ops.aten.sub.Tensor)
+def three(self: torch.Tensor, other: Any, *, alpha: float = 1) -> torch.Tensor:
+    """Handle three overloads of one signature."""
+    return self
+
+
+@table.implements(torch.ops.aten.mm.default, "aten::bmm")
+def by_torchs_names(self: torch.Tensor, mat2: torch.Tensor) -> torch.Tensor:
+    """Handle what only the running program knows."""
+    return self
+
+
+@table.implements(ops.aten.mul, ops.aten.div)
+@table.implements(torch.ops.aten.sub)
+@table.implements_where(tag="pointwise", family="blas", predicate=lambda handle: handle.facts.view)
+@table.fallback
+def dispatch_style(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Handle anything as `__torch_dispatch__` does."""
+    return func(*args, **(kwargs or {}))
+
+
+@table.implements_where(tag="pointwise")
+@table.fallback
+def narrower(func: Any, *args: object, **kwargs: object) -> torch.Tensor:
+    """Say more of the types."""
+    raise NotImplementedError
+
+
+class Handlers:
+    """Handlers that are methods."""
+
+    def general(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Handle anything."""
+        return func(*args, **kwargs)
+
+    def one(self, input: torch.Tensor, mat2: torch.Tensor) -> torch.Tensor:
+        """Handle no overload, since the name differs; a method that is called by hand."""
+        return input
+
+
+table.fallback(Handlers().general)
+table.implements(ops.aten.mul)(Handlers().general)
+
+
+@table.implements(ops.some_library.some_op.default, ops.some_library.other)
+def unknown(self: torch.Tensor, x: int) -> torch.Tensor:
+    """Handle what no spec describes."""
+    return self
+
+
 @table.implements(ops.aten.mul)
 def mul(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Handle a packet."""

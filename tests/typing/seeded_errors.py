@@ -165,3 +165,45 @@ def gives_nothing(self: torch.Tensor, mat2: torch.Tensor) -> None:
 @table.implements(ops.aten.mm.default)  # type: ignore[arg-type]
 def takes_func(func: Any, self: torch.Tensor, mat2: torch.Tensor) -> torch.Tensor:
     return self
+
+
+# of two overloads a handler for neither
+@table.implements(ops.aten.sin.default, ops.aten.add.Tensor)  # type: ignore[arg-type]
+def for_neither(x: int) -> torch.Tensor:
+    return torch.ones(x)
+
+
+# of three overloads one for the last, which the others do not fit
+@table.implements(ops.aten.mm.default, ops.aten.bmm.default, ops.aten.sin.default)  # type: ignore[arg-type]
+def for_the_last(self: torch.Tensor) -> torch.Tensor:
+    return self
+
+
+# a handler of one overload for all of a packet
+@table.implements(ops.aten.add)  # type: ignore[type-var]
+def for_one(self: torch.Tensor) -> torch.Tensor:
+    return self
+
+
+# a handler of one overload for all of torch's own packet
+@table.implements(torch.ops.aten.add)  # type: ignore[type-var]
+def for_one_of_torchs(self: torch.Tensor) -> torch.Tensor:
+    return self
+
+
+# a handler of one overload for whatever fits a rule
+@table.implements_where(tag="pointwise")  # type: ignore[type-var]
+def for_a_rule(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return self
+
+
+# a handler of one overload for everything else
+@table.fallback  # type: ignore[type-var]
+def for_the_rest(self: torch.Tensor) -> torch.Tensor:
+    return self
+
+
+# a general handler without keywords
+@table.fallback  # type: ignore[type-var]
+def without_keywords(func: Any, *args: Any) -> Any:
+    return func(*args)

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
 import torch
 
@@ -29,13 +29,37 @@ from dispatch_core._rules import has_family, has_tag, known_family, known_tag
 from dispatch_core._signatures import check_general_handler, check_handlers
 
 if TYPE_CHECKING:
+    from torch._ops import OpOverloadPacket
+
     from dispatch_core._coverage import Coverage
+    from dispatch_core._ops import OpPacket
 
 __all__ = ["Entry", "HandlerTable"]
 
 H = TypeVar("H")
 F = TypeVar("F", bound=Callable[..., Any])
 Handler = Callable[..., Any]
+
+
+class GeneralHandler(Protocol):
+    """A function that takes the call of any operator. Checkers take `Any` for just anything."""
+
+    def __call__(self, func: Any, /, *args: object, **kwargs: object) -> object: ...
+
+
+class GeneralMethod(Protocol):
+    """The same as a class method, of which checkers see the class in the class's body."""
+
+    def __call__(self, cls: Any, func: Any, /, *args: object, **kwargs: object) -> object: ...
+
+
+class DispatchHandler(Protocol):
+    """A function written as `__torch_dispatch__` is."""
+
+    def __call__(self, func: Any, types: Any, args: Any, kwargs: Any) -> object: ...
+
+
+G = TypeVar("G", bound=GeneralHandler | GeneralMethod | DispatchHandler)
 Missing = Literal["error", "decompose", "next"]
 
 _tables: weakref.WeakSet[HandlerTable] = weakref.WeakSet()
@@ -130,8 +154,16 @@ class HandlerTable:
 
     # ── registering ─────────────────────────────────────────────────────────────────────────────
 
+    # Of several handles the first says to checkers what the handler takes; all do when it runs.
     @overload
-    def implements(self, op: Handle[H], /, *more: Handle[H]) -> Callable[[H], H]: ...
+    def implements(self, op: Handle[H], /, *more: Handle[Any]) -> Callable[[H], H]: ...
+    @overload
+    def implements(
+        self,
+        op: OpPacket | OpOverloadPacket[..., Any],
+        /,
+        *more: OpPacket | OpOverloadPacket[..., Any],
+    ) -> Callable[[G], G]: ...
     @overload
     def implements(self, *ops: Any) -> Callable[[F], F]: ...
     def implements(self, *ops: Any) -> Callable[[Any], Any]:
@@ -180,7 +212,7 @@ class HandlerTable:
         tag: str | None = None,
         family: str | None = None,
         predicate: Callable[[Handle[Any]], bool] | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[G], G]:
         """Register a function `(func, *args, **kwargs)` for all operators that fit.
 
         `tag` is the name of one of torch's tags ('pointwise'), `family` one of the spec's
@@ -214,7 +246,7 @@ class HandlerTable:
                     raise handler_failed(op, test, error, "predicate") from error
             return True
 
-        def register(handler: F) -> F:
+        def register(handler: G) -> G:
             check_general_handler(found_by, handler)
             with _lock:
                 self._rules.insert(0, (found_by, fits, handler))
@@ -223,7 +255,7 @@ class HandlerTable:
 
         return register
 
-    def fallback(self, handler: F) -> F:
+    def fallback(self, handler: G) -> G:
         """Register the function `(func, *args, **kwargs)` for what has no other handler."""
         check_general_handler("fallback", handler)
         with _lock:
