@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -32,6 +34,19 @@ def declare(**attributes: Any) -> type[Any]:
         ({"without_handler": "plain"}, "without_handler is 'plain', but must be one of"),
         ({"inner_tensors": ("a_", "b_")}, "it has 2 inner tensors.*say the outside in __new__"),
         ({"to_plain": lambda self: self.elem}, "it has to_plain but not from_plain"),
+        ({"metadata": ("table",)}, "'table', a name that WrapperTensor uses itself"),
+        ({"metadata": ("_plans",)}, "'_plans', a name that WrapperTensor uses itself"),
+        ({"metadata": ("_is_param",)}, "'_is_param', a name that WrapperTensor uses itself"),
+        ({"inner_tensors": ("class",)}, "'class', which is no name of an attribute"),
+        ({"table": {}}, "table is a dict, but must be a dispatch_core.HandlerTable"),
+        (
+            {
+                "__new__": lambda cls, elem: None,
+                "to_plain": lambda self: self.elem,
+                "from_plain": lambda cls, plain, like=None: cls(plain),
+            },
+            "from_plain must be a classmethod",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -105,3 +120,67 @@ def test_handler_that_does_not_fit_is_refused_at_registration() -> None:
         @cls.table.implements(aten.mm.default)  # type: ignore[untyped-decorator]
         def mm(self: Any, other: Any) -> Any:
             return self
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"), [(None, "NoneType"), (5, "int"), (torch.ones(1), "Tensor")]
+)
+def test_new_that_makes_no_wrapper_is_named(made: Any, kind: str) -> None:
+    cls = declare(__new__=lambda cls, elem: made)
+    with pytest.raises(DeclarationError, match=f"Declared.__new__ gave a {kind}, but must give"):
+        cls(torch.ones(1))
+
+
+def test_table_that_is_none_is_refused_when_it_is_set() -> None:
+    cls = declare()
+    with pytest.raises(DeclarationError, match="table is a NoneType, but must be"):
+        cls.table = None
+
+
+@pytest.mark.parametrize(
+    "use", [lambda x: x + 1, lambda x: x.t(), lambda x: torch.cat([x, x]), lambda x: x.add_(1)]
+)
+def test_wrapper_that_its_class_did_not_make_is_named(use: Any) -> None:
+    cls = declare()
+    with pytest.raises(DeclarationError, match="inner tensor 'elem' is not set: make it by"):
+        use(torch.ones(2, 2).as_subclass(cls))
+    broken = cls(torch.ones(2, 2))
+    broken.elem = None
+    with pytest.raises(DeclarationError, match="inner tensor 'elem' is a NoneType"):
+        use(broken)
+
+
+class InSlots(WrapperTensor):
+    """Its inner tensor is in no `__dict__`."""
+
+    held: torch.Tensor
+    __slots__ = ("held",)
+    inner_tensors = ("held",)
+
+
+class Child(InSlots):
+    pass
+
+
+class SetInNew(InSlots):
+    def __new__(cls, held: torch.Tensor) -> Any:
+        made: Any = torch.Tensor._make_wrapper_subclass(cls, held.size(), dtype=held.dtype)
+        made.held = held
+        return made
+
+    def __init__(self, held: torch.Tensor) -> None:
+        pass
+
+
+def test_inner_tensor_in_a_slot() -> None:
+    x: Any = InSlots(torch.ones(2))
+    child: Any = Child(torch.ones(2))
+    assert repr(x) == "InSlots(tensor([1., 1.]))"
+    results: list[Any] = [x + child, child + x, torch.cat([x, child]), child.clone().add_(x)]
+    for result in results:
+        assert type(result) is Child
+        assert type(result.held) is torch.Tensor
+    x.data.add_(1)
+    assert x.held.tolist() == [2.0, 2.0]
+    for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), SetInNew(x.held)):
+        assert again.held.tolist() == [2.0, 2.0]

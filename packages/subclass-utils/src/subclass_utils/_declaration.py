@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
+import keyword
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from subclass_utils._errors import DeclarationError
 from subclass_utils._outside import new_outside, outside_differs
+from subclass_utils._roles import each_in
 from subclass_utils._torch_private import has_key
 
-__all__ = ["check_class", "check_conversion", "check_object", "travels", "with_wrapper_key"]
+__all__ = [
+    "check_class",
+    "check_conversion",
+    "check_inner_tensors",
+    "check_object",
+    "travels",
+    "with_wrapper_key",
+]
 
 _MIXING = ("error", "wrap", "unwrap")
 _WITHOUT_HANDLER = ("error", "to_plain")
@@ -87,11 +98,12 @@ def check_class(cls: type[Any], overridden: set[str]) -> None:
             f"it has {given} but not {missing}: where the outside differs from the inner tensors, "
             "give both, to_plain(self) and the classmethod from_plain(cls, plain, like)"
         )
-    differs = own["to_plain"] or own["from_plain"] or len(cls.inner_tensors) > 1
+    several = isinstance(cls.inner_tensors, tuple) and len(cls.inner_tensors) > 1
+    differs = own["to_plain"] or own["from_plain"] or several
     if differs and not own["__new__"]:
         why = (
             f"it has {len(cls.inner_tensors)} inner tensors"
-            if len(cls.inner_tensors) > 1
+            if several
             else "it has to_plain and from_plain"
         )
         faults.append(
@@ -99,11 +111,24 @@ def check_class(cls: type[Any], overridden: set[str]) -> None:
             "which returns torch.Tensor._make_wrapper_subclass(cls, size, dtype=…, device=…, "
             "requires_grad=…)"
         )
+    if own["from_plain"] and not isinstance(
+        inspect.getattr_static(cls, "from_plain"), classmethod | staticmethod
+    ):
+        faults.append("from_plain must be a classmethod, from_plain(cls, plain, like)")
     if faults:
         raise DeclarationError(
             f"{cls.__qualname__}: " + "; ".join(faults),
             cls=cls,
         )
+
+
+# What is kept in a wrapper's `__dict__` beside what its class declares.
+_RESERVED = {"_family", "_family_seen", "_from_data", "_is_param", "_view_of"}
+
+
+def _is_of_base(cls: type[Any], name: str) -> bool:
+    base: Any = next(base for base in cls.__mro__ if base.__name__ == "WrapperTensor")
+    return name in vars(base) or name in base.__annotations__
 
 
 def _check_names(cls: type[Any], attribute: str) -> list[str]:
@@ -112,7 +137,7 @@ def _check_names(cls: type[Any], attribute: str) -> list[str]:
         return [f"{attribute} is {names!r}, but must be a tuple of attribute names"]
     faults = []
     for name in names:
-        if not isinstance(name, str) or not name.isidentifier():
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             faults.append(f"{attribute} has {name!r}, which is no name of an attribute")
         elif name.startswith("__"):
             faults.append(f"{attribute} has {name!r}: names with two underscores are Python's own")
@@ -121,6 +146,8 @@ def _check_names(cls: type[Any], attribute: str) -> list[str]:
                 f"{attribute} has {name!r}, which would hide torch.Tensor.{name}: "
                 f"take another name, such as '{name}_' or '_{name}'"
             )
+        elif name in _RESERVED or _is_of_base(cls, name):
+            faults.append(f"{attribute} has {name!r}, a name that WrapperTensor uses itself")
     if len(set(names)) != len(names):
         faults.append(f"{attribute} names an attribute twice: {names!r}")
     return faults
@@ -151,7 +178,7 @@ def check_object(wrapper: Any) -> None:
     for name in cls.inner_tensors:
         value = getattr(wrapper, name, None)
         if not isinstance(value, torch.Tensor):
-            got = f"a {type(value).__qualname__}" if name in wrapper.__dict__ else "not set"
+            got = f"a {type(value).__qualname__}" if hasattr(wrapper, name) else "not set"
             raise DeclarationError(
                 f"{cls.__qualname__}: inner tensor {name!r} is {got} after __init__, but must be "
                 f"a tensor: set self.{name} in __init__, or take it off inner_tensors",
@@ -222,9 +249,42 @@ def _outside_text(tensor: torch.Tensor) -> str:
     return f"{tensor.dtype} and size {tuple(tensor.size())}{stride}"
 
 
-def with_wrapper_key(wrapper: Any) -> Any:
-    """Give a wrapper whose `__new__` did not use ours the dispatch key that ours have."""
-    if not isinstance(wrapper, torch.Tensor) or has_key(wrapper):
+def check_inner_tensors(
+    cls: type[Any], func: Any, values: Sequence[Any], error: AttributeError
+) -> None:
+    """Say which wrapper of a call has no inner tensor, where an attribute was missing.
+
+    Raises: DeclarationError if there is one.
+    """
+    for wrapper in each_in(values):
+        own: Any = type(wrapper)
+        if not hasattr(own, "inner_tensors"):
+            continue
+        for name in own.inner_tensors:
+            value = getattr(wrapper, name, None)
+            if not isinstance(value, torch.Tensor):
+                got = f"is a {type(value).__qualname__}" if hasattr(wrapper, name) else "is not set"
+                raise DeclarationError(
+                    f"{func.name()}: a {own.__qualname__} whose inner tensor {name!r} {got}: make "
+                    f"it by {own.__qualname__}(...) or {own.__qualname__}.from_plain(...), not by "
+                    "as_subclass or _make_subclass, and set inner tensors to nothing but tensors",
+                    cls=own,
+                ) from error
+
+
+def with_wrapper_key(cls: type[Any], wrapper: Any) -> Any:
+    """Give a wrapper whose `__new__` did not use ours the dispatch key that ours have.
+
+    Raises: DeclarationError if `__new__` made no wrapper.
+    """
+    if not hasattr(type(wrapper), "inner_tensors"):
+        raise DeclarationError(
+            f"{cls.__qualname__}.__new__ gave a {type(wrapper).__qualname__}, but must give a "
+            f"{cls.__qualname__}: return torch.Tensor._make_wrapper_subclass(cls, size, dtype=…, "
+            "device=…, requires_grad=…)",
+            cls=cls,
+        )
+    if has_key(wrapper):
         return wrapper
     strided = wrapper.layout is torch.strided
     made = new_outside(
@@ -238,4 +298,7 @@ def with_wrapper_key(wrapper: Any) -> Any:
         wrapper.requires_grad,
     )
     made.__dict__.update(wrapper.__dict__)
+    for name in (*cls.inner_tensors, *cls.metadata):
+        if name not in wrapper.__dict__ and hasattr(wrapper, name) and not hasattr(made, name):
+            setattr(made, name, getattr(wrapper, name))  # in a slot
     return made

@@ -155,7 +155,10 @@ class Transparent:
         """Say whether a value is a wrapper of this class, of a child, or of a parent."""
         return type(value) is self.cls or (
             isinstance(value, self.cls)
-            or (issubclass(self.cls, type(value)) and self.inner_name in value.__dict__)
+            or (
+                issubclass(self.cls, type(value))
+                and isinstance(getattr(value, self.inner_name, None), torch.Tensor)
+            )
         )
 
     # ── writes ──────────────────────────────────────────────────────────────────────────────────

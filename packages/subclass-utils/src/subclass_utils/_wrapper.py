@@ -13,7 +13,12 @@ from torch.serialization import add_safe_globals
 
 from subclass_utils import _copying
 from subclass_utils._collation import register_collation
-from subclass_utils._declaration import check_class, check_object, with_wrapper_key
+from subclass_utils._declaration import (
+    check_class,
+    check_inner_tensors,
+    check_object,
+    with_wrapper_key,
+)
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._outside import outside_like
@@ -30,7 +35,7 @@ class _WrapperMeta(torch._C._TensorMeta):
     """Checks an object when it has been made, and keeps a class's table and plans together."""
 
     def __call__(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        wrapper = with_wrapper_key(cls.__new__(cls, *args, **kwargs))
+        wrapper = with_wrapper_key(cls, cls.__new__(cls, *args, **kwargs))
         if isinstance(wrapper, cls):
             wrapper.__init__(*args, **kwargs)
             check_object(wrapper)
@@ -100,6 +105,13 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
 
     @classmethod
     def _set_up_table(cls) -> None:
+        if not isinstance(cls.table, HandlerTable):
+            raise DeclarationError(
+                f"{cls.__qualname__}: table is a {type(cls.table).__qualname__}, but must be a "
+                "dispatch_core.HandlerTable; a class has one already, so leave it away and "
+                "register with table.implements",
+                cls=cls,
+            )
         cls._entries = entries_of(cls.table)
         cls._plans = {}
 
@@ -198,7 +210,11 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         plan = cls._plans.get(cls._entries[func])
         if plan is None:
             plan = make_plan(cls, func)
-        return plan(types, args, kwargs or {})
+        try:
+            return plan(types, args, kwargs or {})
+        except AttributeError as error:
+            check_inner_tensors(cls, func, (*args, *(kwargs or {}).values()), error)
+            raise
 
     @classmethod
     def _run_whole(
@@ -225,7 +241,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         made = _data.__get__(self)  # type: ignore[attr-defined]
         if isinstance(made, WrapperTensor) and made is not self:
             for name in type(self).inner_tensors:
-                if name in made.__dict__:
+                if isinstance(getattr(made, name, None), torch.Tensor):
                     setattr(made, name, getattr(self, name).data)
             made.__dict__.pop("_family_seen", None)
             made.__dict__["_from_data"] = True
@@ -355,8 +371,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         """Show class, inner tensors and metadata, without dispatching anything."""
         cls = type(self)
         with without_modes(), torch._C._DisableFuncTorch():
-            shown = [repr(self.__dict__.get(cls.inner_tensors[0]))]
-            shown += [f"{name}={self.__dict__.get(name)!r}" for name in cls.inner_tensors[1:]]
+            shown = [repr(getattr(self, cls.inner_tensors[0], None))]
+            shown += [f"{name}={getattr(self, name, None)!r}" for name in cls.inner_tensors[1:]]
             shown += [f"{name}={getattr(self, name, None)!r}" for name in cls.metadata]
             if self.requires_grad:
                 shown.append("requires_grad=True")
@@ -414,7 +430,9 @@ def _is_made(wrapper: Any, values: Sequence[Any]) -> bool:
     return (
         len(values) == 1
         and type(values[0]) is cls
-        and all(name in wrapper.__dict__ for name in cls.inner_tensors)
+        and all(
+            isinstance(getattr(wrapper, name, None), torch.Tensor) for name in cls.inner_tensors
+        )
     )
 
 
