@@ -23,7 +23,7 @@ from subclass_utils._torch_private import (
 )
 from subclass_utils._transparent import Transparent
 
-__all__ = ["list_path"]
+__all__ = ["list_path", "wrapping"]
 
 TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
 
@@ -75,7 +75,7 @@ class _Fast:
         self.count = sum(argument.position is not None for argument in arguments)
         self.last = arguments[-1].name
         self.unwrap = _unwrapping(cls, general)
-        self.wrap = _wrapping(cls, general)
+        self.wrap = wrapping(cls, general)
 
 
 def _unwrapping(cls: type[Any], general: Transparent) -> Callable[[Sequence[Any]], list[Any]]:
@@ -103,7 +103,7 @@ def _unwrapping(cls: type[Any], general: Transparent) -> Callable[[Sequence[Any]
     return unwrap
 
 
-def _wrapping(cls: type[Any], general: Transparent) -> Callable[[Any, Any], Any]:
+def wrapping(cls: type[Any], general: Transparent) -> Callable[[Any, Any], Any]:
     """Make what wraps a tensor that an operator on simple tensors gave."""
     name, metadata = general.inner_name, bool(cls.metadata)
     make, keys, strided = make_outside, WRAPPER_KEYS, torch.strided

@@ -29,6 +29,7 @@ __all__ = [
     "fall_through_wrapper_key",
     "fast_call",
     "has_key",
+    "has_tangents",
     "has_view_kernel",
     "increment_version",
     "inference_mode",
@@ -40,6 +41,7 @@ __all__ = [
     "looks_for_modes",
     "make_outside",
     "mkldnn_layout",
+    "modes_are_open",
     "no_torch_function",
     "others_are_watching",
     "outside_of_handlers",
@@ -49,6 +51,7 @@ __all__ = [
     "set_version",
     "share_storage",
     "skip_in_dynamo",
+    "stops_before_autograd",
     "without_modes",
     "wrapper_kernels",
 ]
@@ -74,6 +77,23 @@ _wrapper_key = _look_up(torch._C, "_parse_dispatch_key")(WRAPPER_KEY)
 WRAPPER_KEYS: Any = _look_up(torch._C, "DispatchKeySet")(_wrapper_key)
 keys_below_wrapper_key: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(_wrapper_key)
 dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
+
+
+# What may answer an operator that a wrapper's own kernel passes on, before autograd does: autocast,
+# transforms, tracers.
+_above_autograd = ~_look_up(torch._C, "_dispatch_keyset_full_after")(
+    _look_up(torch._C, "_parse_dispatch_key")("Tracer")
+).raw_repr()
+for _key in (_wrapper_key, _snapshot_key):
+    _above_autograd &= ~_look_up(torch._C, "DispatchKeySet")(_key).raw_repr()
+
+
+def stops_before_autograd(keys: Any) -> bool:
+    """Say whether a call with these keys may be answered by something that comes before autograd.
+
+    That is not said of `keep_composite`.
+    """
+    return bool(keys.raw_repr() & _above_autograd)
 
 
 def has_key(tensor: torch.Tensor) -> bool:
@@ -157,6 +177,21 @@ _transform: Callable[[], object] = _look_up(
 def others_are_watching() -> bool:
     """Say whether a dispatch mode or a transform of torch.func is on."""
     return _count_modes() > 0 or _transform() is not None
+
+
+def modes_are_open() -> bool:
+    """Say whether a dispatch mode is on."""
+    return _count_modes() > 0
+
+
+_forward_ad = _look_up(torch.autograd, "forward_ad")
+_look_up(_forward_ad, "_current_level")
+
+
+def has_tangents() -> bool:
+    """Say whether a level of forward-mode differentiation is open."""
+    level: int = _forward_ad._current_level
+    return level >= 0
 
 
 inference_mode: Callable[[bool], AbstractContextManager[None]] = _look_up(

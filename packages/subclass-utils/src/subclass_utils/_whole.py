@@ -3,7 +3,8 @@
 Most composite operators may come in parts. Some do otherwise when they are given a subclass: they
 read memory that a wrapper does not have, write into plain tensors of their own, go another way
 than for a plain tensor, or resize their `out` so that it counts as a version of its own. Linear
-stays in parts, and has its versions counted.
+is taken because that is the quickest, where nobody could see its parts; else they have their
+versions counted.
 
 The kernels are registered when this is imported, which the first wrapper does.
 """
@@ -14,22 +15,32 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from dispatch_core._for_subclass_utils import let_classes_answer
+from dispatch_core._for_subclass_utils import is_kept, let_classes_answer
 
+from subclass_utils._fast_lists import wrapping
 from subclass_utils._torch_private import (
     composite_out_operators,
     fall_through_wrapper_key,
+    fast_call,
+    has_tangents,
     increment_version,
     keys_below_wrapper_key,
+    modes_are_open,
     others_are_watching,
+    outside_of_handlers,
+    stops_before_autograd,
     wrapper_kernels,
 )
+from subclass_utils._transparent import Transparent
 from subclass_utils._wrapper import WrapperTensor
 
 __all__: list[str] = []
 
 _aten = torch.ops.aten
 _linear = _aten.linear.default
+_call_linear, _addmm, _t = map(fast_call, (_linear, _aten.addmm.default, _aten.t.default))
+_is_grad_enabled = torch.is_grad_enabled
+_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 
 
 def _tensor_split(self: Any, sections: Any, dim: int) -> Any:
@@ -75,6 +86,55 @@ def _tensor_split_kernel(keys: Any, self: Any, sections: Any, dim: int = 0) -> A
 
 
 def _linear_kernel(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
+    """Run linear at once for the usual arguments, and in parts for others."""
+    cls = input.__class__
+    if (
+        weight.__class__ is cls
+        and (bias is None or bias.__class__ is cls)
+        and input.dim() == 2
+        and not stops_before_autograd(keys)
+        and not is_kept(_linear)
+    ):
+        wrap = _linear_wrap(cls)
+        if (
+            wrap is not None
+            and outside_of_handlers()
+            and not has_tangents()
+            and not modes_are_open()
+            and not (
+                _is_grad_enabled()
+                and (
+                    input.requires_grad
+                    or weight.requires_grad
+                    or (bias is not None and bias.requires_grad)
+                )
+            )
+        ):
+            name = cls.inner_tensors[0]
+            args = getattr(input, name), getattr(weight, name)
+            if bias is None:
+                return wrap(_call_linear(*args), input)
+            return wrap(_call_linear(*args, getattr(bias, name)), bias)  # addmm's first argument
+        if cls._transparent and bias is not None:
+            return _addmm(bias, input, _t(weight))
+    return _linear_in_parts(keys, input, weight, bias)
+
+
+def _linear_wrap(cls: Any) -> Any:
+    """Give what wraps the result of the whole; None where the class may want to see the parts."""
+    if cls.__torch_dispatch__.__func__ is not _dispatch:
+        return None
+    key = cls._entries[_linear], "whole"  # the entries are others once a handler is registered
+    try:
+        return cls._plans[key]
+    except KeyError:
+        sees_parts = not cls._transparent or cls._wants_parts()
+        wrap = None if sees_parts else wrapping(cls, Transparent(cls, _linear))
+        cls._plans[key] = wrap
+        return wrap
+
+
+def _linear_in_parts(keys: Any, input: Any, weight: Any, bias: Any) -> Any:
     """Run linear's parts, and count the writes that torch left out.
 
     Torch adds the bias in place, but not where the bias is a subclass. Whether there was such an
