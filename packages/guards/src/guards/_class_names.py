@@ -9,15 +9,22 @@ from typing import Any
 from guards import _fetch
 from guards._fetch import MISSING, Absent, is_a
 
-__all__ = ["find_class", "importable_name", "plain_name"]
+__all__ = ["find_class", "importable_name", "module_name", "plain_name"]
 
 
 def importable_name(cls: type) -> str:
     """Give ``module:qualified.name`` of a class."""
-    module = type.__dict__["__dict__"].__get__(cls).get("__module__")
-    if not is_a(module, str):
-        module = "builtins"
-    return f"{module}:{type.__dict__['__qualname__'].__get__(cls)}"
+    return f"{module_name(cls)}:{type.__dict__['__qualname__'].__get__(cls)}"
+
+
+def module_name(cls: type) -> str:
+    """Give the name of a class's module; a class of C has it in no dict, but in its own name."""
+    try:
+        module = type.__dict__["__module__"].__get__(cls)
+    except AttributeError:
+        module = None
+    # A metaclass or a property may stand in the way; what a class says of itself is any text.
+    return str.__str__(module) if is_a(module, str) else "builtins"
 
 
 def plain_name(cls: type) -> str:

@@ -40,6 +40,22 @@ __all__ = [
 ]
 
 
+_MOST_PARTS = 1000
+
+
+def _need(what: str, cls: type, got: object) -> None:
+    """Refuse a field of another class than exactly this one: fields are written into code.
+
+    Raises:
+        UnsupportedGuardError: it is of another class, or a number that no index can be.
+    """
+    if type(got) is not cls:
+        wanted = {str: "a string", bool: "True or False", int: "a whole number"}[cls]
+        raise UnsupportedGuardError(f"{what} is told by {wanted}, got {spell(got, 60)}")
+    if type(got) is int and got.bit_length() > 63:
+        raise UnsupportedGuardError(f"{what} is told by a number of 64 bits, got {spell(got, 60)}")
+
+
 def _member(base: str, name: str) -> str:
     return f"{base}.{name}" if _is_written_plainly(name) else f"getattr({base}, {name!r})"
 
@@ -57,6 +73,9 @@ class LocalSource(ValueSource):
     """A local variable or an input: ``L['x']``."""
 
     local_name: str
+
+    def __post_init__(self) -> None:
+        _need("a local variable", str, self.local_name)
 
     def _spell(self, base: str) -> str:
         return f"L[{self.local_name!r}]"
@@ -79,6 +98,9 @@ class GlobalSource(ValueSource):
     """A global variable: ``G['x']``."""
 
     global_name: str
+
+    def __post_init__(self) -> None:
+        _need("a global variable", str, self.global_name)
 
     def _spell(self, base: str) -> str:
         return f"G[{self.global_name!r}]"
@@ -141,6 +163,10 @@ class AttrSource(ChainedValueSource):
 
     remedy: ClassVar[str] = "AttrSource(…, allow_call=True) runs that code"
 
+    def __post_init__(self) -> None:
+        _need("an attribute", str, self.member)
+        _need("allow_call", bool, self.allow_call)
+
     def _spell(self, base: str) -> str:
         return _member(base, self.member)
 
@@ -179,6 +205,7 @@ class GetItemSource(ChainedValueSource):
     remedy: ClassVar[str] = "GetItemSource(…, allow_call=True) runs that code"
 
     def __post_init__(self) -> None:
+        _need("allow_call", bool, self.allow_call)
         why_not = obstacle(self.index)
         if why_not is not None:
             raise UnsupportedGuardError(
@@ -227,6 +254,9 @@ class ConstDictKeySource(ChainedValueSource):
 
     index: int
 
+    def __post_init__(self) -> None:
+        _need("the position of a key", int, self.index)
+
     def _spell(self, base: str) -> str:
         return f"list({base})[{self.index}]"
 
@@ -244,6 +274,9 @@ class LengthSource(ChainedValueSource):
     allow_call: bool = False
 
     remedy: ClassVar[str] = "LengthSource(…, allow_call=True) runs that code"
+
+    def __post_init__(self) -> None:
+        _need("allow_call", bool, self.allow_call)
 
     def _spell(self, base: str) -> str:
         return f"len({base})"
@@ -271,6 +304,9 @@ class CellContentsSource(ChainedValueSource):
     """A variable that a function closes over, by its name."""
 
     freevar: str
+
+    def __post_init__(self) -> None:
+        _need("a variable of a function", str, self.freevar)
 
     def _spell(self, base: str) -> str:
         if ".cell_contents" not in base:
@@ -301,6 +337,9 @@ class DefaultsSource(ChainedValueSource):
 
     index: int | str
 
+    def __post_init__(self) -> None:
+        _need("a default", str if is_a(self.index, str) else int, self.index)
+
     def _spell(self, base: str) -> str:
         place = "__kwdefaults__" if isinstance(self.index, str) else "__defaults__"
         return f"{base}.{place}[{self.index!r}]"
@@ -325,6 +364,11 @@ class ParamBufferSource(ChainedValueSource):
     """A parameter or a buffer of a module; ``name`` may go through submodules: ``layer.weight``."""
 
     param_name: str
+
+    def __post_init__(self) -> None:
+        _need("a parameter or buffer", str, self.param_name)
+        if self.param_name.count(".") > _MOST_PARTS:
+            raise UnsupportedGuardError(f"a parameter lies at most {_MOST_PARTS} modules deep")
 
     def _spell(self, base: str) -> str:
         for part in self.param_name.split("."):
@@ -379,6 +423,9 @@ class TensorPropertySource(ChainedValueSource):
     idx: int | None = None
 
     def __post_init__(self) -> None:
+        _need("a property of a tensor", str, self.prop)
+        if self.idx is not None:
+            _need("a dimension", int, self.idx)
         if self.prop not in ("size", "stride", "storage_offset"):
             raise UnsupportedGuardError(
                 f"a tensor has no property {self.prop!r} that can be guarded; "
@@ -406,8 +453,8 @@ class TensorPropertySource(ChainedValueSource):
         if type(example) is torch.Tensor or type(example) is torch.nn.Parameter:
             # Faster than asking for one dimension, and the same.
             read = {
-                "size": f"{base}.shape[{self.idx}]",
-                "stride": f"{base}.stride()[{self.idx}]",
+                "size": f"{base}.shape[{self.idx!r}]",
+                "stride": f"{base}.stride()[{self.idx!r}]",
                 "storage_offset": f"{base}.storage_offset()",
             }[self.prop]
             plain = emitter.if_type(base, type(example), read, self)
