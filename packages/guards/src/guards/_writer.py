@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer"]
 
+# Reading the addresses of a tuple pays above so many values; below, each is compared by itself.
+_MOST_ONE_BY_ONE = 12
+
 # A condition that begins like this reads ``v`` there first, unless something in it is put off.
 _READS_FIRST = ("v is ", "(v is ", "type(v) is ", "(type(v) is ")
 _PUTS_OFF = re.compile(r"\b(?:if|for|lambda)\b|:=")
@@ -337,18 +340,25 @@ class Writer:
         apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
         nested = f"True in map({emitter.constant(_is_nested, 'is_nested')}, values)"
         each = emitter.constant(functools.partial(_hold_each, checks), "tensors_each")
-        strided = f"(not {nested} if {emitter.no_modes()} else {each}(values))"
-        if len(tensors) > 7:
+        modes = f"{emitter.constant(private.torch_function_modes, 'function_modes')}()"
+        strided = f"({each}(values) if {modes} else not {nested})"
+        self._lines.append(f"values = {values}")
+        read_types = []
+        if len(tensors) > _MOST_ONE_BY_ONE:
             same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
+            read_types = ["    types = (*map(type, values),)"]
+            classes = tuple(map(type, tensors))
+            known_types = emitter.same_objects(classes, "tensor_types", "types")
         else:
             known = [emitter.weakly(tensor, "tensor") for tensor in tensors]
             same = " and ".join(f"values[{i}] is {ref}" for i, ref in enumerate(known))
-        known_types = emitter.same_objects(tuple(map(type, tensors)), "tensor_types", "types")
+            known_types = " and ".join(
+                emitter.is_type(f"values[{i}]", type(tensor)) for i, tensor in enumerate(tensors)
+            )
         # Of other tensors one may be nested, and torch's check of many would end the process.
         self._lines += [
-            f"values = {values}",
             f"if not ({same} and {together}(*values)):",
-            "    types = (*map(type, values),)",
+            *read_types,
             f"    if not ({known_types} and {strided}): return False",
             f"    if not ({together}(*values) or {apart}(values)): return False",
         ]
