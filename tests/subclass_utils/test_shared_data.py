@@ -14,6 +14,8 @@ from subclass_utils import ViewError, WrapperTensor
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
+from tests.subclass_utils.wrappers import ComplexPair
+
 aten = torch.ops.aten
 
 
@@ -214,3 +216,28 @@ def test_attributes_that_cannot_be_exchanged_are_an_error() -> None:
         x.mul_(10)
     assert same(detached, real() * 10)
     assert same(x, real() * 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        (torch.optim.AdamW, {}),
+        (torch.optim.AdamW, {"foreach": True, "amsgrad": True}),
+        (torch.optim.AdamW, {"foreach": False}),
+        (torch.optim.SGD, {"momentum": 0.9}),
+        (torch.optim.RMSprop, {"centered": True}),
+        (torch.optim.Adadelta, {}),
+    ],
+)
+def test_complex_parameter_is_stepped_through_its_real_view(optimizer: Any, options: Any) -> None:
+    results = []
+    for make in (ComplexPair.from_plain, lambda plain: plain):
+        parameter = nn.Parameter(make(torch.tensor([1 + 2j, -3 + 1j])))
+        stepper = optimizer([parameter], lr=0.1, **options)
+        for _ in range(3):
+            stepper.zero_grad()
+            ((parameter * parameter.conj()).real.sum() + parameter.real.sum()).backward()
+            stepper.step()
+        results.append(value_of(parameter))
+    torch.testing.assert_close(*results)

@@ -70,6 +70,7 @@ def new_outside(
 def _register_kernels() -> None:
     global _kernels_are_registered
     import_module("subclass_utils._whole")  # Python lets one thread do it, and the others wait
+    import_module("subclass_utils._sequences")
     _kernels_are_registered = True
 
 
