@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import enum
 import functools
 import os
 import sys
@@ -26,7 +27,15 @@ from guards._emit import is_heap_type
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, Absent, is_a
 from guards._guard import Guard
-from guards._reached_checks import bare_tensors, distinct_objects
+from guards._reached_checks import bare_tensors, distinct_objects, whole_classes
+from guards._understood import (
+    UNSEEN,
+    is_pure_builtin,
+    is_understood,
+    is_understood_class,
+    reads_unseen,
+    words,
+)
 from guards._value_sources import (
     AttrSource,
     CellContentsSource,
@@ -45,26 +54,10 @@ TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 _MOST = 50_000
 
 
-def words(text: str) -> frozenset[str]:
-    """Give the words of a text."""
-    return frozenset(text.split())
-
-
 # Modules of the standard library whose functions give the same for the same arguments.
 _PURE_MODULES = words(
     "builtins cmath collections collections.abc dataclasses enum functools itertools math numbers "
     "operator types typing abc __future__"
-)
-# What tells of a tensor more than its guard holds fast, or changes it unseen.
-_UNSEEN = words(
-    "_backward_hooks _base _cdata _fix_weakref _grad _grad_fn _is_view _post_accumulate_grad_hooks "
-    "_rev_view_func_unsafe _typed_storage _use_count _version _view_func _view_func_unsafe "
-    "__array__ __array_wrap__ __cuda_array_interface__ __dlpack__ apply_ as_strided as_strided_ "
-    "backward const_data_ptr data_ptr detach_ grad grad_dtype grad_fn is_leaf is_pinned is_shared "
-    "map2_ map_ numpy output_nr pin_memory record_stream register_hook "
-    "register_post_accumulate_grad_hook requires_grad_ resize_ retain_grad retains_grad set_ "
-    "share_memory_ storage storage_offset tolist untyped_storage __dict__ __weakref__ f_locals "
-    "f_globals f_back gi_frame"
 )
 _UNSEEN_WHEN_SET = words("data requires_grad names __class__")
 _HOOKS = (
@@ -107,6 +100,10 @@ class Assumptions:
         self._by_name: list[tuple[ValueSource, Any, set[str]]] = []
         self._globals_seen: set[tuple[int, str]] = set()
         self._classes_seen: set[int] = set()
+        self._class_places: dict[ValueSource, type] = {}
+        # What code may set attributes of, with those that are there.
+        self._namespaces: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._handed_on: set[str] = set()  # names that code uses otherwise than in calling them
         self._walk()
 
     def tensors(self) -> Iterator[tuple[ValueSource, torch.Tensor]]:
@@ -114,6 +111,20 @@ class Assumptions:
         for source, value in self.places.values():
             if is_a(value, torch.Tensor):
                 yield source, value
+
+    def namespaces_are_as_they_were(self) -> bool:
+        """Tell whether functions, classes and modules have the attributes that they had."""
+        for owner, before in self._namespaces.values():
+            now = owner.__dict__
+            if len(now) != len(before) or any(
+                now.get(name, MISSING) is not value for name, value in before.items()
+            ):
+                return False
+        return True
+
+    def _remember(self, owner: Any) -> None:
+        if id(owner) not in self._namespaces:
+            self._namespaces[id(owner)] = (owner, dict(owner.__dict__))
 
     # ── the walk ────────────────────────────────────────────────────────────────────────────────
 
@@ -131,6 +142,8 @@ class Assumptions:
                     self._visit_attribute(source, owner, name)
         distinct = [source for source, _ in self.places.values()]
         self._guard(GlobalStateSource(), distinct_objects, sources=distinct)
+        classes = list(self._class_places)
+        self._guard(GlobalStateSource(), whole_classes, sources=classes)
         tensors = [source for source, _ in self.tensors()]
         self._guard(GlobalStateSource(), bare_tensors, sources=tensors)
 
@@ -142,9 +155,14 @@ class Assumptions:
         raise CannotSpecialize(f"{source.name()} {why}")
 
     def _visit(self, source: ValueSource, value: Any) -> None:
+        if is_a(value, type) and not is_understood_class(value):
+            self._refuse(source, f"is {spell(value)}, which looks names up that cannot be seen")
         if is_a(value, type) and not is_constant_like(value):
             self._guard(source, GuardBuilder.ID_MATCH)
             self._visit_class(source, value)
+            return
+        if is_a(value, enum.Enum):
+            self._visit_member_of_enum(source, value)
             return
         if is_constant_like(value) or (type(value) is tuple and _holds_only_constants(value)):
             self._guard(source, GuardBuilder.CONSTANT_MATCH)
@@ -162,6 +180,8 @@ class Assumptions:
             self._visit_module(source, value)
         elif is_a(value, types.ModuleType):
             self._guard(source, GuardBuilder.ID_MATCH)
+            if type(value) is types.ModuleType:
+                self._remember(value)
             self._by_name.append((source, value, set()))
         else:
             self._visit_other(source, value)
@@ -182,6 +202,8 @@ class Assumptions:
             owner = value.__self__
             if owner is not None and not is_a(owner, (type, types.ModuleType)):
                 self._refuse(source, f"is {spell(value)} of an object that cannot be seen")
+            if not is_understood(value) and not self._only_called(source):
+                self._refuse(source, f"is {spell(value)}, which may be called unseen")
             self._guard(source, GuardBuilder.ID_MATCH)
         elif cls in (torch._ops.OpOverloadPacket, torch._ops.OpOverload):
             self._guard(source, GuardBuilder.ID_MATCH)
@@ -189,6 +211,22 @@ class Assumptions:
             self._guard(source, GuardBuilder.TYPE_MATCH)
         else:
             self._visit_object(source, value)
+
+    def _only_called(self, source: ValueSource) -> bool:
+        """Tell whether code names what is at a place only to call it, which is seen."""
+        name = getattr(source, "index", None)
+        return type(name) is str and name not in self._handed_on
+
+    def _visit_member_of_enum(self, source: ValueSource, member: enum.Enum) -> None:
+        self._guard(source, GuardBuilder.CONSTANT_MATCH)
+        if id(member) in self.places:
+            return
+        own = _fetch.instance_dict(member) or {}
+        extra = {name: value for name, value in own.items() if name not in _OF_ENUMS}
+        self.places[id(member)] = (source, member)
+        if extra:
+            self._refuse(source, f"has attributes of its own: {', '.join(extra)}")
+        self._remember(member)
 
     def _visit_tensor(self, source: ValueSource, tensor: torch.Tensor) -> None:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
@@ -269,9 +307,12 @@ class Assumptions:
                 self._todo.append((CellContentsSource(source, name), cell.cell_contents))
             except ValueError:
                 self._refuse(source, f"closes over {name}, which is not set yet")
+        self._remember(function)
         if is_of_torch(function.__code__):
             self._refuse_higher_order(source, function)
             return
+        self._guard(AttrSource(source, "__dict__"), GuardBuilder.DICT_KEYS_MATCH)
+        self._by_name.append((source, function, set()))
         for index, value in enumerate(function.__defaults__ or ()):
             self._todo.append((DefaultsSource(source, index), value))
         for key, value in (function.__kwdefaults__ or {}).items():
@@ -299,15 +340,31 @@ class Assumptions:
                 problem = f"sets the global {name}"
             elif operation == "IMPORT_NAME":
                 problem = f"imports {name} while it runs"
-            elif operation in ("STORE_ATTR", "DELETE_ATTR") and name in _UNSEEN_WHEN_SET:
-                problem = f"sets .{name}, which cannot be seen"
+            elif operation in ("STORE_ATTR", "DELETE_ATTR"):
+                if name in _UNSEEN_WHEN_SET or _is_dunder(name):
+                    problem = f"sets .{name}, which cannot be seen"
+            elif operation == "MATCH_CLASS":
+                problem = "matches patterns of classes, whose reading cannot be seen"
             elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+                if not _is_for_a_call(instruction):
+                    self._handed_on.add(name)
+                    problem = self._handing_on(name, scope) or problem
                 problem = self._visit_global(name, namespace, scope) or problem
-        unseen = _UNSEEN.intersection(code.co_names)
+            elif operation == "LOAD_ATTR" and not _is_for_a_call(instruction):
+                self._handed_on.add(name)
+                if name in ("format", "format_map") or reads_unseen(name):
+                    problem = f"hands .{name} on, whose calls cannot be seen"
+        unseen = UNSEEN.intersection(code.co_names)
         if unseen:
             problem = f"uses .{min(unseen)}, which cannot be seen"
         self._names.update(code.co_names)
         return problem
+
+    def _handing_on(self, name: str, scope: Any) -> str:
+        found = getattr(builtins, name, None)
+        if name in scope or not is_a(found, types.BuiltinFunctionType) or is_pure_builtin(found):
+            return ""
+        return f"hands {name} on, whose calls cannot be seen"
 
     def _visit_global(self, name: str, namespace: ValueSource, scope: Any) -> str:
         place = GetItemSource(namespace, name)
@@ -328,6 +385,9 @@ class Assumptions:
         self._classes_seen.add(id(cls))
         if is_heap_type(type(cls)) and not _is_known_metaclass(type(cls)):
             self._refuse(source, f"is a class made by {type_name(type(cls))}")
+        for base in cls.__mro__:
+            if is_heap_type(base):
+                self._remember(base)
         users = [base for base in cls.__mro__ if not _is_trusted_class(base)]
         # What makes an instance matters only where the class itself is at hand.
         skipped = _SELDOM_RUN | (_CONSTRUCTION if is_a(source, TypeSource) else frozenset())
@@ -339,10 +399,16 @@ class Assumptions:
                 if name.startswith("__") and is_a(member, _FUNCTIONS) and name not in skipped
             )
             self._by_name.append((source, cls, set()))
+            self._class_places[source] = cls
 
     def _visit_attribute(self, source: ValueSource, owner: Any, name: str) -> None:
         if is_a(owner, types.ModuleType):
             self._visit_module_attribute(source, owner, name)
+            return
+        if type(owner) is types.FunctionType:
+            if name in owner.__dict__:
+                place: ValueSource = GetItemSource(AttrSource(source, "__dict__"), name)
+                self._todo.append((place, owner.__dict__[name]))
             return
         if name in _NO_MEMBERS or _fetch.class_attribute(owner, name) is MISSING:
             return
@@ -380,7 +446,17 @@ class Assumptions:
         elif is_a(value, types.ModuleType):
             if _is_trusted_module(value):
                 self._todo.append((place, value))
+        elif is_a(value, type):
+            if not is_understood_class(value):
+                self._refuse(place, "looks names up that cannot be seen")
+            if is_heap_type(value):
+                self._remember(value)
         elif is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
+            handed_on = name in self._handed_on and is_a(value, types.BuiltinFunctionType)
+            if handed_on and not is_understood(value):
+                self._refuse(place, "may be called unseen")
+            if is_a(value, types.FunctionType):
+                self._remember(value)
             self._refuse_higher_order(place, value)
             self._guard(place, GuardBuilder.FUNCTION_MATCH)
         elif is_constant(value):
@@ -398,6 +474,7 @@ class Assumptions:
             self._refuse(source, "traces functions")
 
 
+_OF_ENUMS = words("_value_ _name_ __objclass__ _sort_order_ _inverted_")
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
 _CONSTRUCTION = words("__init__ __new__ __post_init__")
 _SELDOM_RUN = words(
@@ -429,6 +506,20 @@ def _all_code(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _all_code(constant)
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _is_for_a_call(instruction: dis.Instruction) -> bool:
+    """Tell whether a name is loaded to be called at once; from Python 3.11 on, code says so."""
+    if instruction.opname == "LOAD_METHOD":
+        return True
+    marks = instruction.opname == "LOAD_GLOBAL" or (
+        instruction.opname == "LOAD_ATTR" and sys.version_info >= (3, 12)
+    )
+    return marks and sys.version_info >= (3, 11) and bool((instruction.arg or 0) & 1)
 
 
 def _is_plumbing(name: str) -> bool:

@@ -14,7 +14,7 @@ from guards._emit import Emitter
 from guards._evaluation import ValueSource
 from guards._guard import Guard
 
-__all__ = ["bare_tensors", "distinct_objects"]
+__all__ = ["bare_tensors", "distinct_objects", "whole_classes"]
 
 
 class DistinctCheck(Check):
@@ -79,3 +79,46 @@ def bare_tensors(builder: GuardBuilder, guard: Guard, sources: list[ValueSource]
     """Guard on the tensors of these sources having no attributes of their own."""
     if sources:
         builder.add(guard, BareCheck(sources))
+
+
+def names_of(cls: Any) -> tuple[tuple[str, ...], ...]:
+    """Give the names of the attributes of a class and of its bases."""
+    return tuple([tuple(base.__dict__) for base in cls.__mro__])
+
+
+class ClassesCheck(Check):
+    """These classes have no further attributes, such as special methods that come later."""
+
+    code = "CLASSES"
+
+    def __init__(self, sources: Sequence[ValueSource], classes: Sequence[Any]) -> None:
+        self.sources = tuple(sources)
+        self.names = tuple(map(names_of, classes))
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        give = emitter.constant(names_of, "names_of")
+        wanted = emitter.constant(self.names, "class_names")
+        return f"({''.join(f'{give}({name}), ' for name in names)}) == {wanted}"
+
+    def expected(self) -> str:
+        return "the attributes that they had"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        for source, cls, wanted in zip(self.sources, values, self.names, strict=True):
+            found = names_of(cls) if _fetch.is_a(cls, type) else ()
+            before = {name for names in wanted for name in names}
+            now = {name for names in found for name in names}
+            if before ^ now:
+                return f"{source.name()} has other ones: {', '.join(sorted(before ^ now))}"
+            if found != wanted:
+                return f"{source.name()} has them in other places"
+        return "the attributes that they had"
+
+    def expression(self) -> str:
+        return "each class"
+
+
+def whole_classes(builder: GuardBuilder, guard: Guard, sources: list[ValueSource]) -> None:
+    """Guard on the classes of these sources getting and losing no attributes."""
+    if sources:
+        builder.add(guard, ClassesCheck(sources, [builder.lookup(s) for s in sources]))

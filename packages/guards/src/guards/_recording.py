@@ -8,7 +8,6 @@ cannot be written down.
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 import types
@@ -25,7 +24,6 @@ from guards._assumptions import (
     Assumptions,
     CannotSpecialize,
     is_of_torch,
-    words,
 )
 from guards._constants import is_constant, spell, type_name
 from guards._evaluation import ValueSource
@@ -34,68 +32,11 @@ from guards._gc_pause import GcPause
 from guards._op_facts import facts
 from guards._record import Input, Number, Record, Result, Row, Step, make_record
 from guards._settings import settings_now
+from guards._understood import is_look_up, is_understood, torch_code_problem, words
 
 __all__ = ["unchanged", "watch"]
 
 _FOLDER = __file__.rpartition("_recording.py")[0]
-
-# Parts of torch whose Python code does nothing beyond running operators.
-_TORCH_PARTS = (
-    "nn/",
-    "_tensor.py",
-    "functional.py",
-    "overrides.py",
-    "_ops.py",
-    "_VF.py",
-    "_jit_internal.py",
-    "_utils.py",
-    "__init__.py",
-    "_linalg_utils.py",
-    "_lowrank.py",
-    "_refs/",
-    "_prims_common/",
-    "_library/",  # what torch looks up about an operator when it is first dispatched to Python
-    "linalg/",
-    "special/",
-    "fft/",
-    "backends/",
-    "jit/_builtins.py",  # what it looks up once, when a function is first dispatched to Python
-    "types.py",
-    "amp/autocast_mode.py",
-    "autograd/grad_mode.py",
-    "utils/_contextlib.py",
-    "utils/_device.py",
-    "utils/_python_dispatch.py",
-    "utils/backend_registration.py",
-)
-_NOT_THESE = (
-    "_library/autograd.py",
-    "_library/custom_ops.py",
-    "nn/parallel/",
-    "nn/modules/lazy.py",
-)
-
-_PURE_BUILTINS = frozenset(
-    getattr(builtins, name)
-    for name in words(
-        "abs all any ascii bin callable chr divmod format hex isinstance issubclass iter len max "
-        "min next oct ord pow repr round sorted sum __build_class__"
-    )
-)
-# What torch.relu, torch.add, … are methods of.
-_TORCH_FUNCTIONS: Any = torch.relu.__self__  # type: ignore[attr-defined]
-_STATE_READERS = frozenset(
-    {torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype}
-)
-_PURE_C_MODULES = words(
-    "math _operator itertools _functools _collections torch._C._nn torch._C._linalg torch._C._fft "
-    "torch._C._special"
-)
-_PLAIN_OWNERS = (
-    str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, slice, range,
-    torch.Size, torch.dtype, torch.device,
-)  # fmt: skip
-
 
 # These read Python values, among which may be tensors, whose values they read unseen.
 _TAKE_DATA = words("tensor as_tensor asarray new_tensor from_numpy frombuffer")
@@ -115,6 +56,7 @@ class _Watcher(TorchDispatchMode):
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any]] = {
             id(t): (weakref.ref(t), Input(place)) for place, (_, t) in enumerate(inputs)
         }
+        self.given: dict[int, Any] = {}  # the containers of the result
         self._count = 0
         self._results: list[weakref.ref[torch.Tensor]] = []
         self._settings = settings_now()
@@ -259,8 +201,8 @@ class _Frames:
             elif event == "c_call":
                 if argument.__name__ in _TAKE_DATA:
                     self._watcher.made_of_data = True
-                if not is_of_torch(code) and not _is_ours(code):
-                    self._look_at_call(argument)
+                if not _is_ours(code):
+                    self._look_at_call(code, argument)
         except Exception as error:  # it would come out of the user's code
             self._refuse(f"what it calls cannot be looked at: {type(error).__name__}")
 
@@ -275,30 +217,21 @@ class _Frames:
             name = getattr(code, "co_qualname", code.co_name)
             self._refuse(f"it runs {name}, which it does not reach by a name it uses")
             return
-        path = code.co_filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
-        if not path.startswith(_TORCH_PARTS) or path.startswith(_NOT_THESE):
-            self._refuse(f"it runs {code.co_name} of torch/{path}")
+        path = _path_in_torch(code)
+        problem = torch_code_problem(code, path)
+        if problem:
+            self._refuse(problem)
 
-    def _look_at_call(self, function: Any) -> None:
-        owner = getattr(function, "__self__", None)
-        if type(function) is types.MethodDescriptorType:
-            owner_class: Any = function.__objclass__
-        else:
-            owner_class = type(owner)
-        if is_a(owner, (torch.Tensor, *_PLAIN_OWNERS)) or (
-            issubclass(owner_class, (torch.Tensor, *_PLAIN_OWNERS))
-        ):
+    def _look_at_call(self, code: types.CodeType, function: Any) -> None:
+        of_torch = is_of_torch(code)
+        if of_torch and is_look_up(_path_in_torch(code)):
             return
-        if is_a(owner, type) and issubclass(owner, (torch.Tensor, *_PLAIN_OWNERS)):
-            return
-        if owner is _TORCH_FUNCTIONS or function in _STATE_READERS:
-            return
-        module = owner.__name__ if is_a(owner, types.ModuleType) else None
-        if module == "builtins" and function in _PURE_BUILTINS:
-            return
-        if module in _PURE_C_MODULES:
-            return
-        self._refuse(f"it calls {spell(function).removeprefix('function ')}")
+        if not is_understood(function, from_torch=of_torch):
+            self._refuse(f"it calls {spell(function).removeprefix('function ')}")
+
+
+def _path_in_torch(code: types.CodeType) -> str:
+    return code.co_filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
 
 
 def watch(
@@ -333,11 +266,24 @@ def watch(
     return result, make_record(watcher.steps, output, [source for source, _ in inputs]), None
 
 
-def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> Any:
+_DEEPEST = 50
+
+
+def _write_output(
+    value: Any, watcher: _Watcher, assumptions: Assumptions, above: tuple[int, ...] = ()
+) -> Any:
     if type(value) is torch.Size:
         return value
-    if type_name(type(value)).startswith("torch.return_types."):
-        parts = tuple(_write_output(part, watcher, assumptions) for part in value)
+    row = type_name(type(value)).startswith("torch.return_types.")
+    if row or type(value) in (list, tuple, dict) or is_a(value, tuple):
+        if id(value) in above or len(above) > _DEEPEST:
+            raise CannotSpecialize("it gives something that contains itself, or nests too deep")
+        above = (*above, id(value))
+        if id(value) in watcher.given and not (type(value) is tuple and not value):
+            raise CannotSpecialize(f"it gives the same {type(value).__name__} in two places")
+        watcher.given[id(value)] = value
+    if row:
+        parts = tuple(_write_output(part, watcher, assumptions, above) for part in value)
         return Row(type(value), parts)
     if type(value) in (list, tuple, dict) or is_a(value, tuple):
         known = assumptions.places.get(id(value))
@@ -346,10 +292,10 @@ def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> An
         if type(value) is dict:
             if not all(map(is_constant, value)):
                 raise CannotSpecialize("it gives a dict whose keys are objects")
-            return {k: _write_output(part, watcher, assumptions) for k, part in value.items()}
+            return {k: _write_output(v, watcher, assumptions, above) for k, v in value.items()}
         if type(value) not in (list, tuple):
             raise CannotSpecialize(f"it gives {spell(value)}")
-        return type(value)(_write_output(part, watcher, assumptions) for part in value)
+        return type(value)(_write_output(part, watcher, assumptions, above) for part in value)
     if is_a(value, torch.Tensor):
         return watcher.write(value)
     if is_constant(value) and not is_a(value, (set, type)):
@@ -359,6 +305,8 @@ def _write_output(value: Any, watcher: _Watcher, assumptions: Assumptions) -> An
 
 def unchanged(assumptions: Assumptions, lookup: Callable[[ValueSource], Any]) -> bool:
     """Tell whether every place still holds the very object that it held before the run."""
+    if not assumptions.namespaces_are_as_they_were():
+        return False
     for source, value in assumptions.places.values():
         found = lookup(source)
         if found is not value and type(value) is not types.MethodType:

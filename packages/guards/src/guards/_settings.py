@@ -14,7 +14,7 @@ from guards._guard import Guard
 from guards._source import GuardSource
 from guards._value_sources import GlobalStateSource, ValueSource
 
-__all__ = ["SettingSource", "is_ordinary", "settings_now", "state_guards"]
+__all__ = ["READERS", "SettingSource", "is_ordinary", "settings_now", "state_guards"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +33,34 @@ class SettingSource(ValueSource):
         return _SETTINGS[self.setting]()
 
 
+# Composites choose their parts by these, or code may ask for them. By the names of torch._C, some
+# of which an older or newer torch lacks.
+_OF_C = {
+    "backends.cudnn.enabled": "_get_cudnn_enabled",
+    "backends.cudnn.benchmark": "_get_cudnn_benchmark",
+    "backends.cudnn.deterministic": "_get_cudnn_deterministic",
+    "backends.mkldnn.enabled": "_get_mkldnn_enabled",
+    "backends.mkldnn.deterministic": "_get_mkldnn_deterministic",
+    "backends.cuda.flash_sdp_enabled()": "_get_flash_sdp_enabled",
+    "backends.cuda.mem_efficient_sdp_enabled()": "_get_mem_efficient_sdp_enabled",
+    "backends.cuda.math_sdp_enabled()": "_get_math_sdp_enabled",
+    "backends.cuda.cudnn_sdp_enabled()": "_get_cudnn_sdp_enabled",
+    "backends.cuda.fp16_bf16_reduction_math_sdp_allowed()": (
+        "_get_math_sdp_allow_fp16_bf16_reduction"
+    ),
+    "nn.attention.sdpa_kernel's order": "_get_sdp_priority_order",
+    "get_float32_matmul_precision()": "_get_float32_matmul_precision",
+    "is_warn_always_enabled()": "_get_warnAlways",
+}
+_READ_IN_C = {
+    name: getattr(torch._C, reader) for name, reader in _OF_C.items() if hasattr(torch._C, reader)
+}
+# Functions of C that tell what a guard holds fast.
+READERS: tuple[Callable[[], Any], ...] = tuple(_READ_IN_C.values())
 _SETTINGS: dict[str, Callable[[], Any]] = {
     "is_inference_mode_enabled()": torch.is_inference_mode_enabled,
     "backends.mha.get_fastpath_enabled()": torch.backends.mha.get_fastpath_enabled,
-    "backends.cudnn.enabled": lambda: torch.backends.cudnn.enabled,
-    "backends.mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
+    **_READ_IN_C,
 }
 _STATES = (
     GuardBuilder.GRAD_MODE,
@@ -49,7 +72,6 @@ _FOLLOWED: tuple[Callable[[], Any], ...] = (
     torch.get_default_dtype,
     torch.are_deterministic_algorithms_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled,
-    torch.get_float32_matmul_precision,
     *_SETTINGS.values(),
 )
 

@@ -1,0 +1,388 @@
+"""What a run reads or does besides running operators is guarded, or makes it no record at all."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import io
+import operator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from guards import facts, specialize
+from guards._understood import UNSEEN, reads_unseen
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+ONE = torch.ones(2)
+
+
+class Settings:
+    scale = 2
+
+
+class Level(enum.Enum):
+    LOW = 1
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+class Layer(nn.Module):
+    factor = 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put back what the tests of this file change."""
+    # torch's own lists of operators, once loaded, freeze the flags.
+    flags: Any = torch.backends.ContextProp.__set__
+    monkeypatch.setitem(flags.__globals__, "__allow_nonbracketed_mutation_flag", True)
+    yield
+    Settings.scale = 2
+    for owner, names in ((Settings, ("last", "late")), (Layer, ("__call__",)), (helper, ("k",))):
+        for name in names:
+            with contextlib.suppress(AttributeError):
+                delattr(owner, name)
+    Level.LOW.__dict__.pop("k", None)
+    torch.backends.cudnn.benchmark = False
+    torch.set_warn_always(False)
+    torch.set_float32_matmul_precision("highest")
+    torch.set_default_device(None)
+
+
+def number(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)[0].item()
+
+
+# ── reads ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def by_pattern(x: torch.Tensor) -> torch.Tensor:
+    match Settings():
+        case Settings(scale=2):
+            return x
+        case _:
+            return x + 1
+
+
+def by_attrgetter(x: torch.Tensor) -> Any:
+    return x * operator.attrgetter("scale")(Settings)
+
+
+def by_mapped_getattr(x: torch.Tensor) -> Any:
+    return x * next(map(getattr, [Settings], ["scale"]))
+
+
+def by_format(x: torch.Tensor) -> torch.Tensor:
+    return x * int("{0.scale}".format(Settings))  # noqa: UP030, UP032  # what is tested
+
+
+def by_mapped_format(x: torch.Tensor) -> Any:
+    return x * int(next(map("{0.scale}".format, [Settings])))
+
+
+@pytest.mark.parametrize(
+    "function", [by_pattern, by_attrgetter, by_mapped_getattr, by_format, by_mapped_format]
+)
+def test_attribute_that_is_read_by_other_means(function: Callable[..., Any]) -> None:
+    special = specialize(function)
+    for scale in (2, 7, 2):
+        Settings.scale = scale
+        assert number(special, ONE) == number(function, ONE)
+    assert special.refusals
+
+
+def test_attribute_of_a_function() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return helper(x) * getter(helper)
+
+    def getter(f: Any) -> Any:
+        try:
+            return f.k
+        except AttributeError:
+            return 1
+
+    special = specialize(function)
+    found = [number(special, ONE), number(special, ONE)]
+    for value in (2, 2, 5):
+        helper.k = value  # type: ignore[attr-defined]
+        found.append(number(special, ONE))
+    assert found == [1, 1, 2, 2, 5]
+    assert special.stats.hits == 2
+    assert special.refusals == []
+
+
+def test_attribute_of_a_member_of_an_enum() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return x * Level.LOW.k  # type: ignore[attr-defined]
+
+    special = specialize(function)
+    for value in (2, 5):
+        Level.LOW.k = value  # type: ignore[attr-defined]
+        assert number(special, ONE) == value
+    assert special.refusals[0].endswith("has attributes of its own: k")
+
+
+def test_attribute_that_a_class_gets_later() -> None:
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return x * Settings.late  # type: ignore[attr-defined]
+        except AttributeError:
+            return x
+
+    special = specialize(function)
+    assert number(special, ONE) == number(special, ONE) == 1
+    Settings.late = 5  # type: ignore[attr-defined]
+    assert str(special.explain_miss(ONE)[0]) == (
+        "each class: expected the attributes that they had, found "
+        f"G[{__name__!r}]['Settings'] has other ones: late"
+    )
+    assert number(special, ONE) == 5
+
+
+def test_special_method_that_a_class_gets_later() -> None:
+    special = specialize(lambda x, layer: layer(x))
+    layer = Layer()
+    assert number(special, ONE, layer) == number(special, ONE, layer) == 3
+    assert special.stats.hits == 1
+    setattr(Layer, "__call__", lambda self, x: x * 11)  # noqa: B010  # mypy refuses the other form
+    assert number(special, ONE, layer) == 11
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda x: x._is_view(),
+        lambda x: x.data.dim() == 1,
+        lambda x: x.is_leaf,
+        lambda x: x.output_nr == 0,
+        lambda x: x.untyped_storage() is None,
+    ],
+)
+def test_what_no_guard_holds_fast_of_a_tensor(ask: Callable[..., Any]) -> None:
+    special = specialize(lambda x: x + 1 if ask(x) else x + 2)
+    special(torch.ones(3))
+    special(torch.ones(6)[:3])
+    assert special.stats.hits == 0
+    assert len(special.refusals) == 2
+
+
+def test_data_is_no_detached_copy() -> None:
+    def function(w: torch.Tensor) -> torch.Tensor:
+        y = (w * w).sum()
+        w.data.mul_(0.5)
+        return y
+
+    special = specialize(function)
+    for _ in range(3):
+        w = torch.ones(2, requires_grad=True)
+        special(w).backward()
+        assert w.grad is not None
+
+
+# ── operators that read memory where no mode sees it ─────────────────────────────────────────────
+
+
+def test_composites_that_read_memory_themselves() -> None:
+    def split(x: torch.Tensor, at: torch.Tensor) -> Any:
+        return x.tensor_split(at)
+
+    def pad(x: torch.Tensor, sizes: torch.Tensor) -> Any:
+        return torch._VF._pad_packed_sequence(x, sizes, False, 0.0, -1)[0]
+
+    special = specialize(split)
+    x = torch.arange(6)
+    for places in ([1, 2], [3, 4]):
+        found = special(x, torch.tensor(places))
+        assert [len(part) for part in found] == [places[0], places[1] - places[0], 6 - places[1]]
+    special = specialize(pad)
+    assert special(torch.ones(4, 3), torch.tensor([2, 2])).shape == (2, 2, 3)
+    assert special(torch.ones(4, 3), torch.tensor([3, 1])).shape == (2, 3, 3)
+
+
+def test_what_reads_unseen_is_asked_of_the_facts() -> None:
+    assert all(map(reads_unseen, ("tensor_split", "_pad_packed_sequence", "ctc_loss", "lstm")))
+    assert not any(map(reads_unseen, ("item", "where", "add", "no_such_operator")))
+    assert facts("aten::tensor_split.tensor_indices_or_sections").reads_data == "always"
+
+
+# ── settings ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_setting_that_code_asks_for() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        fast = torch.backends.cudnn.benchmark
+        return x + (1 if torch.get_float32_matmul_precision() == "highest" else 2) + 4 * fast
+
+    special = specialize(function)
+    for precision, benchmark in (("highest", False), ("high", False), ("high", True)) * 2:
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cudnn.benchmark = benchmark
+        assert number(special, ONE) == number(function, ONE)
+    assert special.stats.hits == 3
+    assert special.refusals == []
+
+
+def test_setting_that_composites_ask_for() -> None:
+    q = torch.randn(2, 4, 16, 8)
+    special = specialize(lambda q: nn.functional.scaled_dot_product_attention(q, q, q))
+    special(q)
+    with sdpa_kernel(SDPBackend.MATH):
+        assert torch.equal(special(q), special.function(q))
+    assert special.stats.hits == 0
+
+
+def set_benchmark() -> None:
+    torch.backends.cudnn.benchmark = True
+
+
+def set_always() -> None:
+    torch.set_warn_always(True)
+
+
+def set_device() -> None:
+    torch.set_default_device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "read", "before"),
+    [
+        (set_benchmark, lambda: torch.backends.cudnn.benchmark, False),
+        (set_always, torch.is_warn_always_enabled, False),
+        (set_device, torch._C._len_torch_function_stack, 0),
+    ],
+)
+def test_setting_that_code_makes(
+    change: Callable[[], None], read: Callable[[], Any], before: Any
+) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        change()
+        return x + 1
+
+    special = specialize(function)
+    for _ in range(3):
+        torch.backends.cudnn.benchmark = False
+        torch.set_warn_always(False)
+        torch.set_default_device(None)
+        assert read() == before
+        special(ONE)
+        assert read() != before
+    assert special.stats.hits == 0
+
+
+# ── effects ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_gradients_are_let_go_every_time() -> None:
+    model = nn.Linear(2, 2)
+
+    def function(x: torch.Tensor) -> Any:
+        model.zero_grad()
+        return model(x)
+
+    special = specialize(function)
+    for _ in range(3):
+        model.weight.grad = torch.ones(2, 2)
+        special(ONE)
+        assert model.weight.grad is None
+
+
+def on_a_class(size: int) -> None:
+    Settings.last = size  # type: ignore[attr-defined]
+
+
+def on_a_module(size: int) -> None:
+    nn.functional.last = size  # type: ignore[attr-defined]
+
+
+def on_a_function(size: int) -> None:
+    helper.last = size  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("write", "owner"),
+    [(on_a_class, Settings), (on_a_module, nn.functional), (on_a_function, helper)],
+)
+def test_attribute_that_was_not_there_is_set_every_time(
+    write: Callable[[int], None], owner: Any
+) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        write(x.shape[0])
+        return x * 2
+
+    special = specialize(function)
+    try:
+        for size in (3, 5, 3):
+            special(torch.ones(size))
+            assert owner.last == size
+    finally:
+        del owner.last
+
+
+def by_type(x: torch.Tensor) -> torch.Tensor:
+    type.__setattr__(Settings, "last", x.shape[0])
+    return x
+
+
+def test_attribute_that_is_set_through_type() -> None:
+    special = specialize(by_type)
+    for size in (3, 5, 3):
+        special(torch.ones(size))
+        assert Settings.last == size  # type: ignore[attr-defined]
+
+
+def test_functions_of_c_that_functions_of_c_call() -> None:
+    clock = specialize(lambda x: x * next(iter(time.perf_counter, None)))
+    x = torch.ones(1, dtype=torch.float64)
+    assert len({clock(x).item() for _ in range(3)}) == 3
+    printing = specialize(lambda x: (list(map(print, ["text"])), x)[1])
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        for _ in range(3):
+            printing(ONE)
+    assert out.getvalue() == "text\n" * 3
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_results_that_contain_themselves_or_are_there_twice() -> None:
+    def endless(x: torch.Tensor) -> Any:
+        result: list[Any] = [x]
+        result.append(result)
+        return result
+
+    def deep(x: torch.Tensor) -> Any:
+        result: Any = x
+        for _ in range(5000):
+            result = [result]
+        return result
+
+    def twice(x: torch.Tensor) -> Any:
+        result = [x]
+        return result, result
+
+    special = specialize(endless)
+    for _ in range(2):
+        result = special(ONE)
+        assert result[1] is result
+    assert type(specialize(deep)(ONE)) is list
+    special = specialize(twice)
+    for _ in range(3):
+        first, second = special(ONE)
+        assert first is second
+
+
+# ── the lists ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_members_of_tensors_are_refused_unless_they_are_understood() -> None:
+    assert {"grad", "data", "is_leaf", "_version", "backward", "tolist", "numpy"} <= UNSEEN
+    assert not {"shape", "dtype", "add", "add_", "view", "T", "float"} & UNSEEN
