@@ -152,3 +152,19 @@ def test_foreach_in_place_gives_nothing_back() -> None:
     with capture_logs() as logs:
         torch._foreach_add_(xs, 1)  # type: ignore[arg-type]
     assert logs == ["None = torch._ops.aten._foreach_add_([$0, $1], 1)"]
+
+
+def test_types_of_arguments_are_those_before_the_call() -> None:
+    x = LoggingTensor(torch.ones(2, 3))
+    out = LoggingTensor(torch.empty(0))
+    with capture_logs(types=True) as lines:
+        x.t_()
+        x.unsqueeze_(0)
+        torch.neg(x, out=out)
+        torch._foreach_add_([x], 1)
+    assert lines == [
+        "$1: f32[3, 2] = torch._ops.aten.t_($0: f32[2, 3])",
+        "$2: f32[1, 3, 2] = torch._ops.aten.unsqueeze_($0: f32[3, 2], 0)",
+        "$4: f32[1, 3, 2] = torch._ops.aten.neg($0: f32[1, 3, 2], out=$3: f32[0])",
+        "None = torch._ops.aten._foreach_add_([$0: f32[1, 3, 2]], 1)",
+    ]

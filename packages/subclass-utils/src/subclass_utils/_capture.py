@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from dispatch_core._for_subclass_utils import short_dtype
 
+from subclass_utils._roles import each_in
+
 __all__ = ["ACTIVE", "capture_logs", "log_input"]
 
 
@@ -48,20 +50,30 @@ class Capture:
         return number
 
     def _mention(self, tensor: Any, number: int) -> str:
-        if not self._types:
-            return f"${number}"
-        return f"${number}: {short_dtype(tensor.dtype)}[{', '.join(map(str, tensor.size()))}]"
+        return f"${number}: {_look(tensor)}" if self._types else f"${number}"
 
-    def _argument(self, value: Any) -> str:
+    def looks(self, func: Any, values: Sequence[Any]) -> dict[int, str]:
+        """Say what arguments look like that the operator may give another shape or dtype."""
+        schema = getattr(func, "_schema", None)
+        if not self._types or schema is None or not schema.is_mutable:
+            return {}
+        return {
+            id(value): _look(value)
+            for value in each_in(values)
+            if isinstance(value, self._tensor_type)
+        }
+
+    def _argument(self, value: Any, looks: Mapping[int, str]) -> str:
         if isinstance(value, self._tensor_type):
             known = self._numbers.get(id(value))
             number = self._new_number(value) if known is None else known[0]
-            return self._mention(value, number)
+            before = looks.get(id(value))
+            return self._mention(value, number) if before is None else f"${number}: {before}"
         kind = type(value)
         if kind is list:
-            return f"[{', '.join([self._argument(item) for item in value])}]"
+            return f"[{', '.join([self._argument(item, looks) for item in value])}]"
         if kind is tuple:
-            inside = ", ".join([self._argument(item) for item in value])
+            inside = ", ".join([self._argument(item, looks) for item in value])
             return f"({inside},)" if len(value) == 1 else f"({inside})"
         return repr(value)
 
@@ -77,12 +89,17 @@ class Capture:
         return repr(value)
 
     def add_call(
-        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+        self,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        result: Any,
+        looks: Mapping[int, str],
     ) -> None:
-        """Write the line of one operator that ran."""
-        arguments = [self._argument(value) for value in args]
+        """Write the line of one operator that ran; `looks` from before it did."""
+        arguments = [self._argument(value, looks) for value in args]
         for name, value in kwargs.items():
-            arguments.append(f"{name}={self._argument(value)}")
+            arguments.append(f"{name}={self._argument(value, looks)}")
         name = _overload_name(func) if self._overloads else _packet_name(func)
         line = f"{self._result(result)} = torch._ops.{name}({', '.join(arguments)})"
         self._append(line)
@@ -95,6 +112,10 @@ class Capture:
 
     def _append(self, line: str) -> None:
         self.lines.append(f"{line}  # {_stack()}" if self._stacks else line)
+
+
+def _look(tensor: Any) -> str:
+    return f"{short_dtype(tensor.dtype)}[{', '.join(map(str, tensor.size()))}]"
 
 
 _names: dict[Any, tuple[str, str]] = {}

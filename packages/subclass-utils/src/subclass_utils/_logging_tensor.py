@@ -34,11 +34,12 @@ class LoggingTensor(WrapperTensor):
         """Run the operator on the inner tensors and write its line."""
         if kwargs is None:
             kwargs = {}
-        result = super().__torch_dispatch__(func, types, args, kwargs)
         captures = ACTIVE.get()
+        looks = [capture.looks(func, (args, kwargs)) for capture in captures] if captures else ()
+        result = super().__torch_dispatch__(func, types, args, kwargs)
         if captures and not cls._runs_in_parts(func) and not _is_traced(args):
-            for capture in captures:
-                capture.add_call(func, args, kwargs, result)
+            for capture, before in zip(captures, looks, strict=True):
+                capture.add_call(func, args, kwargs, result, before)
         return result
 
 
