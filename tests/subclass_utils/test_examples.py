@@ -91,6 +91,27 @@ def test_quantised_copy_takes_plain_values() -> None:
     assert torch.allclose(q.to_plain(), torch.tensor([1.0, 2.0, 3.0]), atol=0.02)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x[0:1].mul_(100),
+        lambda x: x.__setitem__(slice(0, 1), 50.0),
+        lambda x: x.view(4)[2:].zero_(),
+        lambda x: x[0:1].copy_(torch.tensor([[500.0, 600.0]])),
+        lambda x: x.t()[0].add_(1000.0),
+        lambda x: x.detach()[1].fill_(-300.0),
+    ],
+)
+def test_write_into_a_view_of_a_quantised_tensor_is_one_into_the_whole(write: Any) -> None:
+    plain = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    q = quantised.QuantisedTensor.from_plain(plain)
+    views = [q.t(), q.view(4)[1:], q.detach()]
+    write(plain)
+    write(q)
+    for got, wanted in zip([q, *views], [plain, plain.t(), plain.view(4)[1:], plain], strict=True):
+        assert (got.to_plain() - wanted).abs().max() <= q.scale * 1.1
+
+
 # ── block-masked: trained, saved, loaded, compiled, collated ────────────────────────────────────
 
 

@@ -81,7 +81,8 @@ def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> 
     return beta * _plain(self) + alpha * (_plain(mat1) @ _plain(mat2))
 
 
-# Views keep scale and zero point, and change the numbers' shape only.
+# Views keep scale and zero point, and change the numbers' shape only. What is written to one
+# becomes a new value of the whole, whose scale and zero point all views then have.
 
 
 @QuantisedTensor.table.implements(aten.t.default)
