@@ -13,6 +13,7 @@ import torch
 from dispatch_core import (
     DispatchMode,
     HandlerTable,
+    ModeStateError,
     Recorder,
     checkpoint,
     enable_python_mode,
@@ -255,7 +256,7 @@ def test_mode_that_torch_refuses_leaves_the_stack_as_it_was() -> None:
     recorder = Recorder()
     with recorder, FakeTensorMode() as other:
         before = stack()
-        with pytest.raises(RuntimeError, match="already exists"):
+        with pytest.raises(ModeStateError, match="already exists"):
             carried()  # type: ignore[no-untyped-call]
         assert stack() == before
         torch.ones(1)

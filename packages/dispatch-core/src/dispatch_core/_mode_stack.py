@@ -88,8 +88,16 @@ def with_modes(modes: Sequence[TorchDispatchMode]) -> Iterator[None]:
             if other is mode:
                 del own[index]
                 break
+    # Torch refuses a second one of some kinds too, but loses count of references when it does.
+    kinds = [key for mode in (*modes, *own) if (key := private.mode_kind(mode)) is not None]
+    for mode in modes:
+        if kinds.count(private.mode_kind(mode)) > 1:
+            raise ModeStateError(
+                f"a {type(mode).__name__} is to be carried to where another one is open, but of "
+                "these only one may be: one already exists, leave it first"
+            )
     try:
-        _replace(before, [*modes, *own])  # torch refuses a second one of some kinds
+        _replace(before, [*modes, *own])
         yield
     finally:
         _replace(private.mode_stack(), before)

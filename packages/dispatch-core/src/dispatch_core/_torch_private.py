@@ -56,6 +56,7 @@ __all__ = [
     "live_schema",
     "may_be_written_through",
     "may_set_bits",
+    "mode_kind",
     "mode_stack",
     "mode_stack_size",
     "numbers_as_tensors",
@@ -320,6 +321,11 @@ _keys_after: Callable[[Any], Any] = look_up(torch._C, "_dispatch_keyset_full_aft
 def pop_mode(mode: TorchDispatchMode | None = None) -> TorchDispatchMode:
     """Take the innermost mode off the stack; for one of torch's own kinds, the one of its kind."""
     return _pop_mode(getattr(mode, "_mode_key", None))
+
+
+def mode_kind(mode: TorchDispatchMode) -> Any:
+    """Give which of torch's own kinds a mode is, of which one may be open; None for the others."""
+    return getattr(mode, "_mode_key", None)
 
 
 def innermost_mode() -> TorchDispatchMode | None:
