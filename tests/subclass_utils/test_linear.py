@@ -10,7 +10,9 @@ from dispatch_core import ops
 from subclass_utils import WrapperTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-linear = torch.nn.functional.linear
+linear: Any = torch.nn.functional.linear
+addmm: Any = torch.addmm
+mm: Any = torch.mm
 aten = ops.aten
 
 
@@ -22,7 +24,7 @@ class Named(WrapperTensor):
 
 class Names(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -52,8 +54,8 @@ def test_linear_carries_the_metadata_that_its_parts_do(grad: bool) -> None:
         Named(each.elem, title) for each, title in zip(arguments(), "xwb", strict=True)
     )
     weight.requires_grad_(grad)
-    assert linear(x, weight, bias).title == torch.addmm(bias, x, weight.t()).title == "b"
-    assert linear(x, weight).title == torch.mm(x, weight.t()).title == "x"
+    assert linear(x, weight, bias).title == addmm(bias, x, weight.t()).title == "b"
+    assert linear(x, weight).title == mm(x, weight.t()).title == "x"
 
 
 def test_linear_comes_in_parts_once_the_class_has_a_handler() -> None:
@@ -65,7 +67,7 @@ def test_linear_comes_in_parts_once_the_class_has_a_handler() -> None:
     seen: list[str] = []
 
     @Counts.table.implements(aten.addmm.default)
-    def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    def handler(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
         seen.append("addmm")
         return Counts(torch.addmm(self.elem, mat1.elem, mat2.elem))
 
@@ -73,6 +75,7 @@ def test_linear_comes_in_parts_once_the_class_has_a_handler() -> None:
     assert seen == ["addmm"]
 
 
+@pytest.mark.slow  # torch imports on first use what a mode needs
 def test_linear_comes_in_parts_to_a_mode() -> None:
     args = arguments()
     linear(*args)

@@ -6,7 +6,6 @@ As in `_fast_paths`, whatever is not as expected goes the general way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -20,12 +19,51 @@ from subclass_utils._torch_private import (
     outside_of_handlers,
     restore_caller_state,
     share_storage,
+    skip_in_dynamo,
 )
 from subclass_utils._transparent import Transparent
 
 __all__ = ["list_path", "wrapping"]
 
 TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
+
+_UNWRAP = """
+def unwrap(outers):
+    found = []
+    for outer in outers:
+        if outer.__class__ is cls:
+            inner = outer.{name}
+            if inner.requires_grad or inner.layout is not strided or inner.is_complex():
+                return []
+            found.append(inner)
+        elif outer is None and found:
+            found.append(None)
+        else:
+            return []
+    return found
+"""
+
+_OUT = """
+def run(types, args, kwargs):
+    if len(args) == {count} and len(kwargs) == 1:
+        ({arguments}) = args
+        out = kwargs.get("{last}")
+        if out.__class__ is cls and {all_ours}:
+            written = out.{name}
+            {unwrap}
+            if not (
+                written.requires_grad or written.layout is not strided or written.is_complex()
+                or {odd}
+            ):
+                size = written.size()
+                call({inner}, {last}=written)
+                if not written.is_inference():
+                    increment_version((written,))
+                if written.size() != size:
+                    update_outside(out, written, ({pairs}, (out, written)))
+                return out
+    return general(types, args, kwargs)
+"""
 
 
 def list_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan | None:
@@ -61,7 +99,7 @@ def list_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan | None
     positions = [argument.position for argument in arguments[:-1]]
     once = len(general.written) == 1 and len(results) == 1 and has_view_kernel(op)
     if once and positions == [*range(len(positions))]:
-        return _Out(cls, general).run
+        return _out(cls, op, general)
     return None
 
 
@@ -83,23 +121,9 @@ def _unwrapping(cls: type[Any], general: Transparent) -> Callable[[Sequence[Any]
 
     None among them stays None, but not as the first.
     """
-    inner_of = attrgetter(general.inner_name)
-    strided = torch.strided
-
-    def unwrap(outers: Sequence[Any]) -> list[Any]:
-        found: list[Any] = []
-        for outer in outers:
-            if outer.__class__ is cls:
-                inner = inner_of(outer)
-                if inner.requires_grad or inner.layout is not strided or inner.is_complex():
-                    return []
-                found.append(inner)
-            elif outer is None and found:
-                found.append(None)
-            else:
-                return []
-        return found
-
+    namespace: dict[str, Any] = {"cls": cls, "strided": torch.strided}
+    exec(_UNWRAP.format(name=general.inner_name), namespace)
+    unwrap: Callable[[Sequence[Any]], list[Any]] = namespace["unwrap"]
     return unwrap
 
 
@@ -169,14 +193,19 @@ class _Lists(_Fast):
     def written(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run what writes each tensor of the first list once, which autograd does not count."""
         lists = self.unwrap_lists(args)
-        # Plain tensors that wrappers are written into have their versions counted by those.
-        if len({each.__class__ for inner in lists for each in inner}) != 1:
+        if not lists:
             return self.general(args, kwargs)
+        # Plain tensors that wrappers are written into have their versions counted by those.
+        first = lists[0]
+        kind = first[0].__class__
+        for inner in lists:
+            for each in inner:
+                if each.__class__ is not kind:
+                    return self.general(args, kwargs)
         self.call(*lists, *args[self.count :], **kwargs)
-        for tensors in (args[0], lists[0]):
-            counting = [tensor for tensor in tensors if not tensor.is_inference()]
-            if counting:
-                increment_version(counting)
+        counting = [each for each in (*args[0], *first) if not each.is_inference()]
+        if counting:
+            increment_version(counting)
         return None
 
 
@@ -207,6 +236,38 @@ class _Several(_Fast):
         for view in made:
             share_storage(view, like)
         return made
+
+
+def _out(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
+    """Make the way for `out`, with a straight line where it is resized or left as it is."""
+    run: TypedPlan = _Out(cls, general).run
+    count = len(general.roles.arguments) - 1
+    if not 1 <= count <= 3 or torch.Tag.pointwise not in op.tags:
+        return run
+    each = range(count)
+    source = _OUT.format(
+        name=general.inner_name,
+        count=count,
+        last=general.roles.arguments[-1].name,
+        arguments=", ".join(f"a{i}" for i in each) + ",",
+        all_ours=" and ".join(f"a{i}.__class__ is cls" for i in each),
+        unwrap="; ".join(f"x{i} = a{i}.{general.inner_name}" for i in each),
+        odd=" or ".join(f"x{i}.requires_grad or x{i}.is_complex()" for i in each),
+        inner=", ".join(f"x{i}" for i in each),
+        pairs=", ".join(f"(a{i}, x{i})" for i in each),
+    )
+    namespace: dict[str, Any] = {
+        "cls": cls,
+        "call": general.call,
+        "general": run,
+        "increment_version": increment_version,
+        "strided": torch.strided,
+        "update_outside": update_outside,
+    }
+    exec(compile(source, f"<{op.name()} on {cls.__qualname__}>", "exec"), namespace)
+    run = namespace["run"]
+    skip_in_dynamo(run.__code__)
+    return run
 
 
 class _Out(_Fast):
