@@ -138,8 +138,70 @@ def test_global_state_is_compared_field_by_field() -> None:
     with torch.no_grad():
         explained = report.explain(*call)
     assert str(explained) == (
-        "torch's global state is as it was: expected grad mode True, found grad mode False"
+        "torch's global state is as it was: expected grad mode on, found grad mode off"
     )
+    with torch.autocast("cpu", dtype=torch.float16):
+        explained = report.explain(*call)
+    assert str(explained) == (
+        "torch's global state is as it was: expected autocast dtype on cpu torch.bfloat16, "
+        "autocast on cpu off, found autocast dtype on cpu torch.float16, autocast on cpu on"
+    )
+    torch.set_default_dtype(torch.float64)
+    try:
+        explained = report.explain(*call)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert str(explained) == (
+        "torch's global state is as it was: expected default dtype torch.float32, "
+        "found default dtype torch.float64"
+    )
+
+
+class Quiet(torch.overrides.TorchFunctionMode):
+    pass
+
+
+def test_modes_that_are_open_are_named() -> None:
+    call = (torch.ones(2), 2, {"double": True})
+    report = one_of(compile_eagerly(add), *call)
+    with Quiet():
+        explained = report.explain(*call)
+    assert explained is not None
+    assert f"found {__name__}.Quiet" in [str(e)[-len(__name__) - 12 :] for e in explained.failures]
+
+
+def test_compilation_of_another_backend_is_not_used_again() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    counts = [0, 0]
+
+    def first(graph: Any, examples: Any) -> Any:
+        counts[0] += 1
+        return graph.forward
+
+    def second(graph: Any, examples: Any) -> Any:
+        counts[1] += 1
+        return graph.forward
+
+    x = torch.ones(2)
+    one = torch.compile(function, backend=first)
+    other = torch.compile(function, backend=second)
+    dynamic = torch.compile(function, backend=first, dynamic=True)
+    again = torch.compile(function, backend=first)
+    one(x)
+    explained = [guards.inspect(f)[0].explain(x) for f in (one, again, other, dynamic)]
+    assert explained[:2] == [None, None]
+    assert [str(e) for e in explained[2:]] == [
+        "the backend and its options are the same: expected first, found second",
+        "the backend and its options are the same: expected first, found first (dynamic=True)",
+    ]
+    assert explained[2] is not None
+    assert explained[2].code == "BACKEND"
+    again(x)
+    other(x)
+    dynamic(x)
+    assert counts == [2, 1]
 
 
 def test_asking_does_not_make_torch_compile_again() -> None:

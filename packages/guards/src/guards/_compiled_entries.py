@@ -88,6 +88,9 @@ class EntryReport:
 
     def explain_locals(self, L: Mapping[str, Any]) -> Explanation | None:
         """Say the same for a mapping of the local variables at the function's entry."""
+        other = _other_backend(self._entry.backend, self._place.backend)
+        if other is not None:
+            return other
         manager = self._entry.guard_manager
         verdict = manager.check_verbose(dict(L))
         if verdict.result:
@@ -132,13 +135,20 @@ def inspect(compiled_fn: Any) -> list[EntryReport]:
         NotCompiledError: it was not given to ``torch.compile``.
         UnsupportedTorchError: the installed torch keeps its compilations in another way.
     """
-    places = _places(compiled_fn)
+    backend = _backend(compiled_fn)
+    places = [dataclasses.replace(place, backend=backend) for place in _places(compiled_fn)]
     entries_of = private.cache_entries()
     reports: list[EntryReport] = []
     try:
         for place in places:
             for number, code in enumerate(_codes(place.code)):
-                here = place if number == 0 else _Place(code, place.globals, _no_binder(code))
+                here = (
+                    place
+                    if number == 0
+                    else dataclasses.replace(
+                        place, code=code, bind=_no_binder(code), owner_class=None
+                    )
+                )
                 reports += [_report(entry, here) for entry in entries_of(code)]
     except AttributeError as error:
         raise private.UnsupportedTorchError(
@@ -159,6 +169,7 @@ class _Place:
     globals: dict[str, Any]
     bind: Callable[..., dict[str, Any]]
     owner_class: type | None = None
+    backend: Any = None
 
     def takes(self, guards: tuple[GuardReport, ...]) -> bool:
         """Tell whether guards may be about this owner, where all modules share one code."""
@@ -198,6 +209,54 @@ def _unwrapped(function: Any) -> Any:
         if inner is None:
             return function
         function = inner
+
+
+def _backend(compiled_fn: Any) -> Any:
+    """Find the backend with its options that torch.compile was given; None where it is not seen.
+
+    Torch uses a compilation again only for an equal one.
+    """
+    found = compiled_fn
+    if is_a(found, torch.nn.Module):
+        context = getattr(found, "dynamo_ctx", None)
+        callback = getattr(context, "callback", None)
+        found = getattr(found, "_compiled_call_impl", None)
+    else:
+        callback = None
+    function = _unbound(found)[0]
+    if callback is None and is_a(function, types.FunctionType):
+        callback = python_inspect.getclosurevars(function).nonlocals.get("callback")
+    while (inner := getattr(callback, "_torchdynamo_orig_backend", None)) is not None:
+        callback = inner
+    return callback
+
+
+def _other_backend(before: Any, now: Any) -> Explanation | None:
+    if now is None or before is now:
+        return None
+    try:
+        if before == now:  # as torch compares them
+            return None
+    except Exception:
+        return None
+    return Explanation(
+        "BACKEND",
+        "the backend and its options are the same",
+        _backend_in_words(before),
+        _backend_in_words(now),
+        None,
+    )
+
+
+def _backend_in_words(backend: Any) -> str:
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "compiler_fn", backend)
+    text = name if type(name) is str else spell(name)
+    options = [
+        f"{option}={value!r}"
+        for option in ("dynamic", "mode", "options", "kwargs", "config")
+        if (value := getattr(backend, option, None))
+    ]
+    return f"{text} ({', '.join(options)})" if options else text
 
 
 def _places_of_module(compiled: Any, module: Any = None) -> list[_Place]:

@@ -66,6 +66,8 @@ def _explain(guard: GuardReport, value: Any, scope: dict[str, Any]) -> Explanati
     try:
         if guard.code == "GLOBAL_STATE":
             expected, actual = texts.state_difference(guard._text)
+        elif guard.code == "TORCH_FUNCTION_MODE_STACK":
+            expected, actual = "the modes that were open", texts.open_modes()
         elif guard.code == "SHAPE_ENV":
             expected, actual = _of_relation(guard.expression, scope)
         elif guard.source:

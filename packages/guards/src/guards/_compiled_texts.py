@@ -16,6 +16,7 @@ from guards._tensor_checks import tensor_facts
 __all__ = [
     "difference",
     "in_words",
+    "open_modes",
     "state_difference",
     "user_location",
     "with_plain_names",
@@ -164,11 +165,57 @@ def state_difference(text: str) -> tuple[str, str]:
     found = _STATE_TEST.search(text)
     if found is None:
         return in_words(text), "it does not hold"
-    before, now = json.loads(found["state"]), private.global_state()
+    before, now = _fields(json.loads(found["state"])), _fields(private.global_state())
     differ = sorted(k for k in {**before, **now} if before.get(k) != now.get(k))
     sides = (
-        ", ".join(f"{key.replace('_', ' ')} {side.get(key)}" for key in differ) or "as it was"
+        ", ".join(f"{key} {side.get(key, 'not told')}" for key in differ) or "as it was"
         for side in (before, now)
     )
     expected, actual = sides
     return expected, actual
+
+
+# As torch numbers them: kinds of devices that autocast knows, and dtypes.
+_AUTOCAST_DEVICES = (
+    "cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", "privateuseone", "mps",
+)  # fmt: skip
+_DTYPES = (
+    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32",
+    "complex64", "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16",
+)  # fmt: skip
+
+
+def _fields(state: dict[str, Any]) -> dict[str, str]:
+    """Give torch's global state as a person names it, each field by itself."""
+    fields: dict[str, str] = {}
+    for key, value in state.items():
+        if key == "default_dtype":
+            fields["default dtype"] = _dtype(value)
+        elif key == "autocast_state":
+            fields["autocast cache"] = _on(value.get("cached_enabled"))
+            for number, enabled in enumerate(value.get("enabled", ())):
+                fields[f"autocast on {_device(number)}"] = _on(enabled)
+            for number, dtype in enumerate(value.get("dtype", ())):
+                fields[f"autocast dtype on {_device(number)}"] = _dtype(dtype)
+        else:
+            fields[key.replace("_", " ")] = _on(value) if type(value) is bool else str(value)
+    return fields
+
+
+def _on(value: Any) -> str:
+    return "on" if value else "off"
+
+
+def _dtype(number: Any) -> str:
+    known = type(number) is int and number in range(len(_DTYPES))
+    return f"torch.{_DTYPES[number]}" if known else f"number {number}"
+
+
+def _device(number: int) -> str:
+    return _AUTOCAST_DEVICES[number] if number < len(_AUTOCAST_DEVICES) else f"device {number}"
+
+
+def open_modes() -> str:
+    """Name the modes of ``__torch_function__`` that are open, the outermost first."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    return ", ".join(type_name(type(mode)) for mode in modes) or "none"
