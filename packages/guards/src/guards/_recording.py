@@ -107,6 +107,8 @@ class _Watcher(TorchDispatchMode):
             raise CannotSpecialize(f"{name} is not in the specs: nothing is known of it")
         if known.reads_data == "always":
             raise CannotSpecialize(f"{name} reads a value that may decide what happens next")
+        if name == "aten::_linalg_check_errors":
+            raise CannotSpecialize(f"{name} raises on some values, which code may catch")
         if known.output_shape == "dynamic" and not _indexes_by_numbers(name, args):
             raise CannotSpecialize(f"{name} gives a shape that depends on values")
         if name.startswith(("aten::as_strided", "aten::set_", "aten::resize_")):

@@ -600,6 +600,7 @@ def fft_rfftn_out(self, s=None, dim=None, norm=None, *, out):
     "aten::istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    reads_data="always",
 )
 def istft(
     self,

@@ -211,7 +211,6 @@ def _cholesky_solve_helper_out(self, A, upper, *, out):
     "aten::_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()",
     tags="pt2_compliant_tag",
     composite="explicit",
-    reads_data="always",
 )
 def _linalg_check_errors(info, api_name, *, is_matrix):
     return {"info": info, "api_name": api_name, "is_matrix": is_matrix}

@@ -55,7 +55,7 @@ FACTS: dict[str, dict[str, object]] = {
     "aten::fft_rfftfreq.out": {"out": True, "mutates": ("out",), "composite": "explicit"},
     "aten::fft_rfftn": {"composite": "implicit"},
     "aten::fft_rfftn.out": {"out": True, "mutates": ("out",), "composite": "implicit"},
-    "aten::istft": {"composite": "implicit"},
+    "aten::istft": {"composite": "implicit", "reads_data": "always"},
     "aten::stft": {"composite": "implicit"},
     "aten::stft.center": {"composite": "implicit"},
 }

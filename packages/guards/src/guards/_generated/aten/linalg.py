@@ -5,7 +5,7 @@ __all__ = ["FACTS"]
 FACTS: dict[str, dict[str, object]] = {
     "aten::_cholesky_solve_helper": {},
     "aten::_cholesky_solve_helper.out": {"out": True, "mutates": ("out",), "composite": "explicit"},
-    "aten::_linalg_check_errors": {"composite": "explicit", "reads_data": "always"},
+    "aten::_linalg_check_errors": {"composite": "explicit"},
     "aten::_linalg_det": {"composite": "explicit"},
     "aten::_linalg_det.result": {"out": True, "mutates": ("result", "LU", "pivots")},
     "aten::_linalg_eigh": {"composite": "explicit"},
