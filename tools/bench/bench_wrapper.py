@@ -14,10 +14,21 @@ from tools.bench.row import Row, at_most, faster
 from tools.bench.timing import Statement, alternate
 
 aten = torch.ops.aten
+_share_storage: Any = torch._functionalize_unsafe_set
+_increment_version: Any = torch._C._increment_version
+_state_of_caller: Any = torch._C._RestorePythonTLSSnapshot  # type: ignore[attr-defined]
 
 
 class ByHand(torch.Tensor):
-    """What a careful author writes: full metadata, a handler for each shape of operator."""
+    """What a careful author writes: a handler for each shape of operator.
+
+    It does as much as ours. The outside has the inner tensor's size, strides, offset, dtype,
+    layout and device. A view shares the storage and the versions of what it is a view of, outside
+    and inside. Writes count as versions of the inner tensors, and where autograd passes over lists
+    of the outsides; a resized `out` has its outside brought in step. Arguments that were written
+    are given back as they are. Nothing asks for inner tensors that require grad or are complex,
+    plain tensors among the arguments, metadata, or handlers of child classes.
+    """
 
     elem: torch.Tensor
     __torch_function__: Any = torch._C._disabled_torch_function_impl
@@ -51,6 +62,19 @@ def _one(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return cls(func(args[0].elem, *args[1:]))
 
 
+def _view(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    with _state_of_caller():
+        made = cls(func(args[0].elem, *args[1:]))
+    _share_storage(made, args[0])
+    return made
+
+
+def _count_version(*tensors: Any) -> None:
+    counting = [each for each in tensors if not each.is_inference()]
+    if counting:
+        _increment_version(counting)
+
+
 def _two(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
     a, b = args
     return cls(func(a.elem, b.elem))
@@ -68,14 +92,22 @@ def _tensor_or_number(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _in_place(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
     a, b = args
-    func(a.elem, b.elem)
+    written = a.elem
+    func(written, b.elem)
+    if not written.is_inference():
+        _increment_version((written,))
     return a
 
 
 def _out(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
     a, b = args
     out = kwargs["out"]
-    func(a.elem, b.elem, out=out.elem)
+    written = out.elem
+    func(a.elem, b.elem, out=written)
+    if not written.is_inference():
+        _increment_version((written,))
+    if out.size() != written.size():
+        out.data = cls(written)
     return out
 
 
@@ -84,7 +116,11 @@ def _join(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _split(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    return [cls(each) for each in func(args[0].elem, *args[1:])]
+    with _state_of_caller():
+        made = [cls(each) for each in func(args[0].elem, *args[1:])]
+    for each in made:
+        _share_storage(each, args[0])
+    return made
 
 
 def _each(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -94,7 +130,9 @@ def _each(cls: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 def _each_in_place(cls: Any, func: Any, args: Any, kwargs: Any) -> None:
     a, b = args
-    func([x.elem for x in a], [x.elem for x in b])
+    written = [x.elem for x in a]
+    func(written, [x.elem for x in b])
+    _count_version(*a, *written)  # autograd passes over lists
 
 
 HANDLERS: dict[Any, Any] = {
@@ -106,11 +144,11 @@ HANDLERS: dict[Any, Any] = {
     aten.sum.default: _one,
     aten.add_.Tensor: _in_place,
     aten.mul_.Tensor: _in_place,
-    aten.view.default: _one,
-    aten.t.default: _one,
-    aten.slice.Tensor: _one,
-    aten.select.int: _one,
-    aten.detach.default: _one,
+    aten.view.default: _view,
+    aten.t.default: _view,
+    aten.slice.Tensor: _view,
+    aten.select.int: _view,
+    aten.detach.default: _view,
     aten.split.Tensor: _split,
     aten.mul.out: _out,
     aten.cat.default: _join,
