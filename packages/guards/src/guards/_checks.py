@@ -147,12 +147,16 @@ class TypeCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, cls: type | str) -> None:
         super().__init__(source)
-        wants(is_a(cls, (str, type)), self.code, "a class or its name", cls)
-        self.saved = not is_a(cls, type)
-        if not is_a(cls, type):
-            self.name = str(cls)
+        named = type(cls) is str
+        wants(named or is_a(cls, type), self.code, "a class or its name", cls)
+        self.saved = named
+        known: type | None = None
+        if type(cls) is str:
+            well = len(cls.split(":")) == 2 and "<" not in cls
+            wants(well, self.code, "a class by module:qualified.name", cls)
+            self.name = cls
             known = find_class(self.name)
-        else:
+        elif is_a(cls, type):
             self.name, known = importable_name(cls), cls
         self._static = known if known is not None and not is_heap_type(known) else None
         self._weak = _weak_class(known)
@@ -167,8 +171,7 @@ class TypeCheck(OneSourceCheck):
             return emitter.is_type(names[0], cls, vital=True)
         if not self.saved:
             return "False"
-        named = emitter.constant(importable_name, "class_name")
-        return f"{named}(type({names[0]})) == {self.name!r}"
+        return f"{emitter.constant(_is_called, 'is_called')}(type({names[0]}), {self.name!r})"
 
     def pattern(self) -> tuple[str, Any] | None:
         cls = self.cls()
@@ -187,7 +190,18 @@ class TypeCheck(OneSourceCheck):
         return name
 
     def state(self) -> dict[str, Any]:
+        if not self.saved and find_class(self.name) is not self.cls():
+            raise UnsupportedGuardError(
+                f"{self.code} on {self.sources[0].name()} cannot be saved: "
+                f"{self.name.replace(':', '.')} is not found by its name; "
+                "move the class to the top of a module"
+            )
         return {"cls": self.name}
+
+
+def _is_called(cls: type, name: str) -> bool:
+    """Tell whether a class is the one that stands under a name, not another that claims it."""
+    return importable_name(cls) == name and find_class(name) is cls
 
 
 def _weak_class(cls: type | None) -> Any:
@@ -604,7 +618,7 @@ class RangeCheck(OneSourceCheck):
         self, source: ValueSource, kind: str, low: float | None = None, high: float | None = None
     ) -> None:
         super().__init__(source)
-        wants(kind in ("int", "float"), self.code, "'int' or 'float'", kind)
+        wants(kind in ("int", "float") and type(kind) is str, self.code, "'int' or 'float'", kind)
         for bound in (low, high):
             wants(bound is None or type(bound) in (int, float), self.code, "numbers", bound)
         self.kind, self.low, self.high = kind, low, high

@@ -25,7 +25,7 @@ class LengthCheck(OneSourceCheck):
 
     def __init__(self, source: ValueSource, length: int, cls: type | None = None) -> None:
         super().__init__(source)
-        wants(type(length) is int and length >= 0, self.code, "a length", length)
+        wants(type(length) is int and 0 <= length < 2**63, self.code, "a length", length)
         self.length = length
         self._cls = cls if type(cls) is type else None
 
@@ -65,6 +65,7 @@ class KeysCheck(OneSourceCheck):
     ) -> None:
         super().__init__(source)
         wants(type(keys) is list, self.code, "a list of keys", keys)
+        wants(type(ordered) is bool and type(plain) is bool, self.code, "flags", (ordered, plain))
         self.ordered, self.plain = ordered, plain
         self.keys: list[Any] = [snapshot(k) if is_constant(k) else weakly(source, k) for k in keys]
         self._constant = [is_constant(k) for k in keys]

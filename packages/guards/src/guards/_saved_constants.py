@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 import sys
+import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -44,7 +45,7 @@ def write_constant(value: Any, depth: int = 0) -> Any:
     if writer is not None:
         return writer(value, depth + 1)
     if is_a(value, enum.Enum):
-        return {"enum": [_class_name(cls), object.__getattribute__(value, "_name_")]}
+        return _write_enum(value)
     if is_a(value, type):
         return {"class": _class_name(value)}
     if cls in _NAMED:
@@ -63,6 +64,47 @@ def _class_name(cls: type) -> str:
             "move the class to the top of a module"
         )
     return name
+
+
+def _write_enum(value: enum.Enum) -> Any:
+    cls = type(value)
+    name = object.__getattribute__(value, "_name_")
+    if type(name) is str and _members(cls).get(name) is value:
+        return {"enum": [_class_name(cls), name]}
+    number = object.__getattribute__(value, "_value_")
+    if _sum_of_flags(cls, number) is not value:
+        raise UnsupportedGuardError(f"{spell(value)} cannot be saved: it has no name of its own")
+    return {"flags": [_class_name(cls), write_constant(number)]}
+
+
+def _members(cls: type) -> dict[str, Any]:
+    members: dict[str, Any] = type.__dict__["__dict__"].__get__(cls).get("_member_map_", {})
+    return members
+
+
+def _sum_of_flags(cls: type, number: object) -> Any:
+    """Give what a flag class has for a number, some or none of its members; None for nothing.
+
+    Nothing too for a class that has a say in how it is made: none of its code may run.
+    """
+    if not issubclass(cls, enum.Flag) or type(cls) is not enum.EnumMeta or type(number) is not int:
+        return None
+    for base in type.__dict__["__mro__"].__get__(cls):
+        own = type.__dict__["__dict__"].__get__(base)
+        if base in (object, int) or own.get("__module__") == "enum":
+            continue
+        for name, value in own.items():
+            code = getattr(value, "__func__", value) if type(value) in _METHODS else value
+            foreign = is_a(code, types.FunctionType) and code.__globals__ is not vars(enum)
+            if foreign and (name.startswith("_") or hasattr(enum.Flag, name)):
+                return None
+    try:
+        return cls(number)
+    except ValueError:  # a bit that no member has
+        return None
+
+
+_METHODS = (staticmethod, classmethod)
 
 
 def _write_dict(value: dict[Any, Any], depth: int) -> Any:
@@ -180,10 +222,19 @@ def _read_class(body: Any, depth: int) -> type:
 def _read_enum(body: Any, depth: int) -> enum.Enum:
     name, member = body
     cls = _read_class(name, depth)
-    if not issubclass(cls, enum.Enum) or member not in cls._member_map_:
-        raise SavedGuardsError(f"{name} has no member {member!r}")
-    found: enum.Enum = cls._member_map_[member]
+    if not issubclass(cls, enum.Enum) or _text(member) not in _members(cls):
+        raise SavedGuardsError(f"{name} has no member {_short(member)}")
+    found: enum.Enum = _members(cls)[member]
     return found
+
+
+def _read_flags(body: Any, depth: int) -> enum.Enum:
+    name, saved = body
+    number = read_constant(saved, depth)
+    found = _sum_of_flags(_read_class(name, depth), number)
+    if found is None:
+        raise SavedGuardsError(f"{name} has no flags {_short(number)}")
+    return cast(enum.Enum, found)
 
 
 _READERS: dict[str, Callable[[Any, int], Any]] = {
@@ -200,6 +251,7 @@ _READERS: dict[str, Callable[[Any, int], Any]] = {
     "slice": lambda body, depth: slice(*_parts(body, depth)),
     "range": lambda body, depth: range(*_parts(body, depth)),
     "enum": _read_enum,
+    "flags": _read_flags,
     "class": _read_class,
     "singleton": lambda body, _: SINGLETONS[_text(body)],
     **{cls.__name__: _reader_of_named(cls) for cls in _NAMED},

@@ -162,6 +162,7 @@ def loads(text: str) -> list[Guard]:
             f"saved guards of version {spell(version, 20)}; this package reads version {VERSION}"
             + (f": {hint}" if hint else "")
         )
+    _no_more_than(("format", "version", "guards"), document, "the text")
     entries = _need(document.get("guards"), list, '"guards"')
     return [_read_guard(entry, f"guard {number}") for number, entry in enumerate(entries)]
 
@@ -173,8 +174,19 @@ def _need(value: Any, cls: type, where: str) -> Any:
     return value
 
 
+def _no_more_than(known: tuple[str, ...], entry: dict[str, Any], where: str) -> None:
+    unknown = sorted(set(entry) - set(known))
+    if unknown:
+        raise SavedGuardsError(f"{where}: there can be no {spell(unknown[0], 60)} here")
+
+
+def _is_own(cls: type[Check]) -> bool:
+    return cls.__module__.partition(".")[0] == "guards"
+
+
 def _read_guard(entry: Any, where: str) -> Guard:
     entry = _need(entry, dict, where)
+    _no_more_than(("kind", "source", "checks", "user"), entry, where)
     kind = _need(entry.get("kind"), str, f'{where}: "kind"')
     try:
         source = _read_source(entry.get("source"), where)
@@ -200,6 +212,7 @@ def _read_guard(entry: Any, where: str) -> Guard:
 
 def _read_check(entry: Any, where: str) -> Check:
     entry = _need(entry, dict, f"{where}: a check")
+    _no_more_than(("check", "sources", "state"), entry, where)
     name = _need(entry.get("check"), str, f'{where}: "check"')
     cls = _CHECKS.get(name)
     if cls is None:
@@ -211,7 +224,16 @@ def _read_check(entry: Any, where: str) -> Check:
     saved = _need(entry.get("state"), dict, f'{where}: "state"')
     state = {key: read_constant(value) for key, value in saved.items()}
     try:
-        return cls.from_state(sources, state)
+        check = cls.from_state(sources, state)
+        if _is_own(cls):
+            again = _write_check(check)
+            for part in ("sources", "state"):
+                if again[part] != entry[part] or repr(again[part]) != repr(entry[part]):
+                    raise SavedGuardsError(
+                        f"{where}: {name} has other {part} than it is written with: "
+                        f"{spell(entry[part])}"
+                    )
+        return check
     except SavedGuardsError:
         raise
     except GuardError as error:

@@ -13,7 +13,7 @@ import torch
 from guards import _torch_private as private
 from guards._checks import Check, OneSourceCheck, spell_found, wants
 from guards._class_names import importable_name
-from guards._constants import type_name
+from guards._constants import spell, type_name
 from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
 from guards._fetch import Absent, is_a
@@ -43,10 +43,17 @@ class TensorCheck(OneSourceCheck):
         tensor: torch.Tensor,
         sizes: list[int | None] | None,
         strides: list[int | None] | None,
+        *,
+        saved: bool = False,
     ) -> None:
         super().__init__(source)
+        self.example = tensor if saved else None
+        self._thread = private.thread_state()
         self.sizes, self.strides = sizes, strides
         self.facts = tensor_facts(tensor, sizes, strides)
+        for name, dims in (("size", sizes), ("stride", strides)):
+            if dims is not None:  # the tensor itself may be an example of one size
+                self.facts[name] = _spell_dims([d or 0 for d in dims], dims)
         self._class = weakref.ref(type(tensor))
         self._made_of = weakref.ref(tensor)
         self.careful = private.tensor_check(tensor, sizes, strides)
@@ -72,7 +79,8 @@ class TensorCheck(OneSourceCheck):
         return f"({name} is {emitter.weakly(example, 'tensor')} and {fast}({name}) or {careful})"
 
     def pattern(self) -> tuple[str, Any] | None:
-        return None if self.fast is None else ("tensors", None)
+        here = self.example is None or self._thread == private.thread_state()
+        return ("tensors", None) if self.fast is not None and here else None
 
     def holds(self, tensor: object) -> bool:
         """Tell whether one value is a tensor like the one that the check was made for."""
@@ -115,24 +123,80 @@ class TensorCheck(OneSourceCheck):
                 f"{self.code} on {self.sources[0].name()} cannot be saved: a tensor of class "
                 f"{self.facts['class']} and {self.facts['layout']} cannot be made from its facts"
             )
-        return {**self._example_state, "sizes": self.sizes, "strides": self.strides}
+        if self._thread is None:
+            raise UnsupportedGuardError(
+                f"{self.code} on {self.sources[0].name()} cannot be saved: it was made inside a "
+                "mode or transform, which is part of what it expects; make it outside"
+            )
+        autocast, inference_mode = self._thread
+        return {
+            **self._example_state,
+            "sizes": self.sizes,
+            "strides": self.strides,
+            "autocast": list(autocast),
+            "inference_mode": inference_mode,
+        }
 
     @classmethod
     def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
-        example = {k: v for k, v in state.items() if k not in ("sizes", "strides")}
-        for dims in (state.get("sizes"), state.get("strides")):
-            fits = dims is None or (
-                type(dims) is list
-                and len(dims) == state.get("ndim")
-                and all(d is None or (type(d) is int and 0 <= d < 2**63) for d in dims)
-            )
-            wants(fits, cls.code, "a size or None for each dimension", dims)
-        wants(example.get("ndim") in range(65), cls.code, "at most 64 dims", example.get("ndim"))
+        (source,) = sources
+        _read_tensor_state(state)
+        thread = (tuple(state["autocast"]), state["inference_mode"])
+        own = {k: v for k, v in state.items() if k not in _NOT_OF_THE_EXAMPLE}
         try:
-            tensor = _make_example(**example)
-        except Exception as error:  # the device or the class is not to be had in this process
-            return ImpossibleCheck(sources[0], cls.code, state, str(error).splitlines()[0])
-        return cls(sources[0], tensor, state["sizes"], state["strides"])
+            tensor = _make_example(**own)
+        except Exception as error:
+            text = (str(error) or type(error).__name__).splitlines()[0]
+            try:
+                _make_example(**{**own, "device": "meta"})
+            except Exception:
+                possible = False  # no tensor is like that on any device
+            else:
+                possible = torch.device(own["device"]).type not in ("cpu", "meta")
+            wants(possible, cls.code, f"what a tensor can be like ({text})", own)
+            return ImpossibleCheck(source, cls.code, state, text)
+        with private.in_thread_state(thread):
+            return cls(source, tensor, state["sizes"], state["strides"], saved=True)
+
+
+_NOT_OF_THE_EXAMPLE = ("sizes", "strides", "autocast", "inference_mode")
+_STATE_TYPES: dict[str, tuple[type, ...]] = {
+    "cls": (str,),
+    "dtype": (torch.dtype,),
+    "device": (str,),
+    "requires_grad": (bool,),
+    "ndim": (int,),
+    "conj": (bool,),
+    "neg": (bool,),
+    "inference": (bool,),
+    "sizes": (list, type(None)),
+    "strides": (list, type(None)),
+    "autocast": (list,),
+    "inference_mode": (bool,),
+}
+
+
+def _read_tensor_state(state: Mapping[str, Any]) -> None:
+    """Refuse a saved state in which something is missing, too much, or what it cannot be."""
+    code = TensorCheck.code
+    missing = sorted(set(_STATE_TYPES) - set(state))
+    wants(not missing, code, f"{', '.join(missing)} too", sorted(state))
+    unknown = sorted(set(state) - set(_STATE_TYPES))
+    wants(not unknown, code, f"none but {', '.join(_STATE_TYPES)}", unknown)
+    for name, classes in _STATE_TYPES.items():
+        wanted = " or ".join("None" if c is type(None) else f"a {c.__name__}" for c in classes)
+        wants(type(state[name]) in classes, code, f"for {name} {wanted}", state[name])
+    wants(state["cls"] in _SAVEABLE.values(), code, "a class of torch's", state["cls"])
+    wants(state["ndim"] in range(65), code, "at most 64 dimensions", state["ndim"])
+    for dims in (state["sizes"], state["strides"]):
+        fits = dims is None or (
+            len(dims) == state["ndim"]
+            and all(d is None or (type(d) is int and 0 <= d < 2**63) for d in dims)
+        )
+        wants(fits, code, "a size or None for each dimension", dims)
+    devices = state["autocast"]
+    known = [device for device in private.AUTOCAST_DEVICES if device in devices]
+    wants(devices == known, code, "devices of autocast", devices)
 
 
 class ImpossibleCheck(OneSourceCheck):
@@ -240,7 +304,7 @@ def _make_example(
     neg: bool,
     inference: bool,
 ) -> torch.Tensor:
-    with torch.inference_mode(inference):
+    with private.in_thread_state(((), inference)):
         tensor = torch.empty([1] * ndim, dtype=dtype, device=device)
         tensor = tensor.conj() if conj else tensor
         tensor = torch._neg_view(tensor) if neg else tensor
@@ -324,7 +388,8 @@ class OverlapCheck(Check):
     @classmethod
     def from_state(cls, sources: Sequence[ValueSource], state: dict[str, Any]) -> Check:
         free = state["free"]
-        wants(free in range(len(sources)), cls.code, "a number of free tensors", free)
+        fits = type(free) is int and free in range(len(sources))
+        wants(fits, cls.code, "a number of free tensors", free)
         return cls(sources[:free], sources[free:])
 
 
@@ -339,6 +404,8 @@ class RelationCheck(Check):
 
     def __init__(self, relation: str, symbols: Mapping[str, ValueSource]) -> None:
         wants(type(relation) is str, self.code, "a text", relation)
+        for symbol in symbols:
+            wants(type(symbol) is str, self.code, "symbols that are texts", symbol)
         self.relation = relation
         used = _read_relation(relation, symbols)
         self.symbols = {name: source for name, source in symbols.items() if name in used}
@@ -413,14 +480,16 @@ def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str
 
     def refuse(why: str) -> UnsupportedGuardError:
         return UnsupportedGuardError(
-            f"SHAPE_RELATION {relation!r}: {why}; write comparisons of whole numbers and symbols, "
-            "such as 's0 == 2 * s1'"
+            f"SHAPE_RELATION {spell(relation)}: {why}; write comparisons of whole numbers and "
+            "symbols, such as 's0 == 2 * s1'"
         )
 
     try:
         tree = ast.parse(relation, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise refuse(f"it does not parse ({error})") from None
+    if _is_too_deep(tree):
+        raise refuse(f"it is nested more than {_DEEPEST_RELATION} deep")
     used: set[str] = set()
     functions = set()
     for node in ast.walk(tree):
@@ -434,8 +503,10 @@ def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str
                 raise refuse(f"{node.func.id} takes two operands")
             functions.add(id(node.func))
         elif isinstance(node, ast.Constant):
-            if type(node.value) not in (int, bool):
+            if not is_a(node.value, int):
                 raise refuse(f"{node.value!r} is no whole number")
+            if node.value.bit_length() > 512:
+                raise refuse("it has a number of more than 512 bits")
         elif isinstance(node, ast.Name):
             if id(node) not in functions:
                 used.add(node.id)
@@ -450,6 +521,16 @@ def _read_relation(relation: str, symbols: Mapping[str, ValueSource]) -> set[str
     if unknown:
         raise refuse(f"no source is given for {', '.join(unknown)}")
     return used & set(symbols)
+
+
+_DEEPEST_RELATION = 100  # writing it out takes some calls within calls for each level
+
+
+def _is_too_deep(tree: ast.AST) -> bool:
+    level = [tree]
+    for _ in range(_DEEPEST_RELATION):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return bool(level)
 
 
 def _is_small(exponent: ast.expr) -> bool:

@@ -10,8 +10,9 @@ import contextlib
 import functools
 import json
 import sys
+import threading
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,15 +23,18 @@ import torch.utils._device
 from guards._errors import GuardError
 
 __all__ = [
+    "AUTOCAST_DEVICES",
     "any_autocast_enabled",
     "autocast_switch",
     "current_device",
     "dispatch_state",
+    "in_thread_state",
     "is_odd",
     "overlapping",
     "overlapping_tensors",
     "tensor_guards",
     "tensor_reason",
+    "thread_state",
     "with_lazy_bits",
 ]
 
@@ -215,6 +219,54 @@ def with_lazy_bits() -> contextlib.AbstractContextManager[None]:
         torch._C._dispatch_tls_local_include_set(), excluded
     )
     return made
+
+
+ThreadState = tuple[tuple[str, ...], bool]
+"""For which devices autocast is on in a thread, and whether inference_mode is."""
+
+AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "ipu", "xla", "maia")
+
+
+def thread_state() -> ThreadState | None:
+    """Read what of this thread's state counts in checks of tensors.
+
+    None where there is more of it than autocast and inference_mode, as inside a mode.
+    """
+    autocast = any_autocast_enabled()
+    devices = [d for d in AUTOCAST_DEVICES if autocast and torch.is_autocast_enabled(d)]
+    state = (tuple(devices), torch.is_inference_mode_enabled())
+    included, excluded = (keys.raw_repr() for keys in _keys_in(state))
+    same = torch._C._dispatch_tls_local_include_set().raw_repr() == included
+    same = same and torch._C._dispatch_tls_local_exclude_set().raw_repr() == excluded
+    return state if same else None
+
+
+@functools.lru_cache(maxsize=64)
+def _keys_in(state: ThreadState) -> tuple[Any, Any]:
+    """Find the dispatch keys of a thread in a state: in a new one, where nothing else is on."""
+    found: list[Any] = []
+
+    def look() -> None:
+        with contextlib.ExitStack() as stack:
+            if state[1]:
+                stack.enter_context(torch.inference_mode())
+            for device in state[0]:
+                torch.set_autocast_enabled(device, True)
+            found.append(torch._C._dispatch_tls_local_include_set())
+            found.append(torch._C._dispatch_tls_local_exclude_set())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    return found[0], found[1]
+
+
+@contextlib.contextmanager
+def in_thread_state(state: ThreadState) -> Iterator[None]:
+    """Make tensors and checks as in a thread of this state, whatever is on in this one."""
+    force = _look_up(torch._C, "_ForceDispatchKeyGuard")
+    with torch.inference_mode(state[1]), torch._C.DisableTorchFunction(), force(*_keys_in(state)):
+        yield
 
 
 def any_autocast_enabled() -> bool:

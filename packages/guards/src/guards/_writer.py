@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from guards import _fetch
 from guards import _torch_private as private
 from guards._checks import Check, TypeCheck
 from guards._constants import same_constant
 from guards._emit import AbsentValueError, Emitter
-from guards._fetch import Absent
+from guards._fetch import Absent, is_a
 from guards._plan import WORTH_FETCHING_TOGETHER, Group, plan
 from guards._source import Source
 from guards._value_sources import ChainedValueSource, ValueSource
@@ -88,7 +90,10 @@ class Writer:
         return None if place is None else (_base_of(source), *place)
 
     def _turn_of_tensor(self, source: ValueSource) -> int:
-        tensor = id(self._builder.lookup(source))
+        value = self._builder.lookup(source)
+        if not is_a(value, torch.Tensor):
+            return 1  # of guards that were saved, which have a tensor of their own
+        tensor = id(value)
         self._tensors_seen[tensor] += 1
         return self._tensors_seen[tensor]
 
@@ -332,7 +337,10 @@ class Writer:
     def _write_tensors(self, group: Group, values: str) -> None:
         emitter = self.emitter
         checks = [member.check for member in group.members]
-        tensors = [self._builder.lookup(member.source) for member in group.members]
+        tensors = [
+            self._builder.lookup(m.source) if m.check.example is None else m.check.example
+            for m in group.members
+        ]
         guards = private.tensor_guards(
             tensors, [c.sizes for c in checks], [c.strides for c in checks]
         )
