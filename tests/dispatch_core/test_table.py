@@ -410,7 +410,7 @@ def test_class_and_static_methods_are_handlers_and_stay_methods() -> None:
         def my_exp(self: Any) -> Any:
             return run_plain(torch.log, self)
 
-        @table.fallback
+        @table.fallback  # type: ignore[type-var]  # mypy sees the parameter cls
         @classmethod
         def anything(cls, func: Any, *args: Any, **kwargs: Any) -> Any:
             cls.asked.append(func)

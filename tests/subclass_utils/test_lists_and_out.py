@@ -160,6 +160,7 @@ def test_lists_that_require_grad_are_differentiated_as_plain_ones() -> None:
 def test_inner_tensors_of_a_list_that_require_grad_keep_their_graph() -> None:
     inner = torch.arange(4.0, requires_grad=True)
     wrapped: Any = Marked(inner * 1)
-    torch.cat([wrapped, wrapped]).elem.sum().backward()
+    joined: Any = torch.cat([wrapped, wrapped])
+    joined.elem.sum().backward()
     assert inner.grad is not None
     assert inner.grad.tolist() == [2.0] * 4
