@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from typing import Any
@@ -278,3 +279,34 @@ def test_check_in_many_threads() -> None:
         thread.join()
     assert len(answers) == 800
     assert all(answers)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (5, "compile_guards takes guards, got 5"),
+        (None, "compile_guards takes guards, got None"),
+        (
+            ["x"],
+            "compile_guards takes guards, got 'x' among them: "
+            "make one with Guard(source, GuardBuilder.…)",
+        ),
+    ],
+)
+def test_what_is_no_guard_is_named(given: Any, message: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        compile_guards(given, {})
+    assert str(raised.value) == message
+
+
+def test_memory_in_storages_that_start_at_different_places() -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.zeros(10, dtype="float32")
+    whole, later = torch.from_numpy(array), torch.from_numpy(array[5:])
+    sources = [LocalSource("a"), LocalSource("b")]
+    apart = functools.partial(GuardBuilder.STORAGE_OVERLAP, overlapping=[], non_overlapping=sources)
+    check = compile_guards([Guard(sources[0], apart)], {"a": whole[:4], "b": whole[5:]})
+    # By their places within their storages these two do not meet.
+    assert not check({"a": whole[5:8], "b": later[:3]})
+    assert check({"a": whole[:5], "b": later})
+    assert check({"a": whole[:4], "b": whole[4:]})

@@ -8,9 +8,10 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from guards._builder import GuardBuilder
 from guards._checks import Check
+from guards._constants import spell
 from guards._emit import Death, Emitter
 from guards._explanation import Explanation, explain_failure
-from guards._fetch import Absent
+from guards._fetch import Absent, is_a
 from guards._guard import Guard
 from guards._source import Source
 from guards._writer import Writer
@@ -112,13 +113,30 @@ def compile_guards(guards: Iterable[Guard], L: Scope, G: Scope | None = None) ->
     Raises:
         UnsupportedGuardError: a guard cannot be made of the value it finds.
         MissingValueError: a source leads nowhere.
+        TypeError: ``guards`` are no guards.
     """
     builder = GuardBuilder(L, G)
-    for guard in sorted(dict.fromkeys(guards), key=Guard.sort_key):
+    given = dict.fromkeys(_only_guards(guards))
+    for guard in sorted(given, key=Guard.sort_key):
         made = len(builder.checks)
         guard.create(builder)
         guard._checks = tuple(check for _, check in builder.checks[made:])
     return assemble(builder)
+
+
+def _only_guards(guards: Iterable[Guard]) -> Iterable[Guard]:
+    try:
+        each = iter(guards)
+    except TypeError:
+        raise TypeError(f"compile_guards takes guards, got {spell(guards)}") from None
+    found = list(each)
+    for guard in found:
+        if not is_a(guard, Guard):
+            raise TypeError(
+                f"compile_guards takes guards, got {spell(guard)} among them: make one with "
+                "Guard(source, GuardBuilder.…)"
+            )
+    return found
 
 
 def assemble(builder: GuardBuilder) -> CheckFunction:
