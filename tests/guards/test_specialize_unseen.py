@@ -350,6 +350,30 @@ def test_functions_of_c_that_functions_of_c_call() -> None:
     assert out.getvalue() == "text\n" * 3
 
 
+def now() -> float:
+    return time.perf_counter()
+
+
+def test_function_of_c_that_one_function_calls_and_another_hands_on() -> None:
+    def function(x: torch.Tensor, call: bool, other: Any) -> Any:
+        return x * (now() if call else other())
+
+    special = specialize(function)
+    x = torch.ones(1, dtype=torch.float64)
+    results = {
+        special(x, False, lambda: next(iter(time.perf_counter, None))).item() for _ in range(3)
+    }
+    assert len(results) == 3
+    assert special.stats.hits == 0
+    for _ in range(2):  # what is named to be called, and is not called, is no hindrance
+        special(x, False, once)
+    assert special.stats.hits == 1
+
+
+def once() -> int:
+    return 1
+
+
 # ── results ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -104,6 +104,8 @@ class Assumptions:
         # What code may set attributes of, with those that are there.
         self._namespaces: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._handed_on: set[str] = set()  # names that code uses otherwise than in calling them
+        # Functions of C that only a call which is seen may call, with the names they go by.
+        self._not_understood: list[tuple[ValueSource, str | None]] = []
         self._walk()
 
     def tensors(self) -> Iterator[tuple[ValueSource, torch.Tensor]]:
@@ -140,6 +142,9 @@ class Assumptions:
                 for name in sorted(self._names - done):
                     done.add(name)
                     self._visit_attribute(source, owner, name)
+        for source, called in self._not_understood:
+            if called is None or called in self._handed_on:
+                self._refuse(source, "may be called unseen, by other functions of C")
         distinct = [source for source, _ in self.places.values()]
         self._guard(GlobalStateSource(), distinct_objects, sources=distinct)
         classes = list(self._class_places)
@@ -202,8 +207,9 @@ class Assumptions:
             owner = value.__self__
             if owner is not None and not is_a(owner, (type, types.ModuleType)):
                 self._refuse(source, f"is {spell(value)} of an object that cannot be seen")
-            if not is_understood(value) and not self._only_called(source):
-                self._refuse(source, f"is {spell(value)}, which may be called unseen")
+            if not is_understood(value):
+                name = getattr(source, "index", None)
+                self._not_understood.append((source, name if type(name) is str else None))
             self._guard(source, GuardBuilder.ID_MATCH)
         elif cls in (torch._ops.OpOverloadPacket, torch._ops.OpOverload):
             self._guard(source, GuardBuilder.ID_MATCH)
@@ -211,11 +217,6 @@ class Assumptions:
             self._guard(source, GuardBuilder.TYPE_MATCH)
         else:
             self._visit_object(source, value)
-
-    def _only_called(self, source: ValueSource) -> bool:
-        """Tell whether code names what is at a place only to call it, which is seen."""
-        name = getattr(source, "index", None)
-        return type(name) is str and name not in self._handed_on
 
     def _visit_member_of_enum(self, source: ValueSource, member: enum.Enum) -> None:
         self._guard(source, GuardBuilder.CONSTANT_MATCH)
@@ -334,6 +335,7 @@ class Assumptions:
 
     def _read_code(self, code: types.CodeType, namespace: ValueSource, scope: Any) -> str:
         problem = ""
+        called = _called_at_once(code)
         for instruction in dis.get_instructions(code):
             operation, name = instruction.opname, instruction.argval
             if operation in ("STORE_GLOBAL", "DELETE_GLOBAL"):
@@ -346,11 +348,11 @@ class Assumptions:
             elif operation == "MATCH_CLASS":
                 problem = "matches patterns of classes, whose reading cannot be seen"
             elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
-                if not _is_for_a_call(instruction):
+                if instruction.offset not in called:
                     self._handed_on.add(name)
                     problem = self._handing_on(name, scope) or problem
                 problem = self._visit_global(name, namespace, scope) or problem
-            elif operation == "LOAD_ATTR" and not _is_for_a_call(instruction):
+            elif operation == "LOAD_ATTR" and instruction.offset not in called:
                 self._handed_on.add(name)
                 if name in ("format", "format_map") or reads_unseen(name):
                     problem = f"hands .{name} on, whose calls cannot be seen"
@@ -452,9 +454,8 @@ class Assumptions:
             if is_heap_type(value):
                 self._remember(value)
         elif is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
-            handed_on = name in self._handed_on and is_a(value, types.BuiltinFunctionType)
-            if handed_on and not is_understood(value):
-                self._refuse(place, "may be called unseen")
+            if is_a(value, types.BuiltinFunctionType) and not is_understood(value):
+                self._not_understood.append((place, name))
             if is_a(value, types.FunctionType):
                 self._remember(value)
             self._refuse_higher_order(place, value)
@@ -512,14 +513,31 @@ def _is_dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
 
 
-def _is_for_a_call(instruction: dis.Instruction) -> bool:
-    """Tell whether a name is loaded to be called at once; from Python 3.11 on, code says so."""
-    if instruction.opname == "LOAD_METHOD":
-        return True
-    marks = instruction.opname == "LOAD_GLOBAL" or (
-        instruction.opname == "LOAD_ATTR" and sys.version_info >= (3, 12)
-    )
-    return marks and sys.version_info >= (3, 11) and bool((instruction.arg or 0) & 1)
+def _called_at_once(code: types.CodeType) -> set[int]:
+    """Give where code loads what it calls, or asks for an attribute of, at once.
+
+    Before Python 3.11 code does not say what is called.
+    """
+    found: set[int] = set()
+    if sys.version_info < (3, 11):
+        return found
+    marked, last = False, -1
+    for instruction in dis.get_instructions(code):
+        operation, mark = instruction.opname, bool((instruction.arg or 0) & 1)
+        if operation == "LOAD_GLOBAL":
+            marked = mark  # a name that is called, or whose attribute is
+            if marked:
+                found.add(instruction.offset)
+        elif operation == "LOAD_ATTR":
+            found.add(last)  # its attribute is asked for
+            if marked or (sys.version_info >= (3, 12) and mark):
+                found.add(instruction.offset)
+        else:
+            if operation == "PUSH_NULL" and sys.version_info >= (3, 13):
+                found.add(last)
+            marked = False
+        last = instruction.offset
+    return found
 
 
 def _is_plumbing(name: str) -> bool:
