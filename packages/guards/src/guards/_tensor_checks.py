@@ -358,7 +358,7 @@ class OverlapCheck(Check):
             return slow
         known = " and ".join(emitter.is_type(name, torch.Tensor) for name in names)
         # torch's function compares places within one storage, and takes it that there is one.
-        alias = emitter.constant(torch._C._is_alias_of, "is_alias_of")
+        alias = emitter.constant(private.alias_test(), "is_alias_of")
         known += "".join(f" and {alias}({names[0]}, {name})" for name in names[1:])
         overlapping = emitter.constant(private.overlapping_tensors(), "overlapping")
         return f"{known} and not {overlapping}({values}, False) or {slow}"

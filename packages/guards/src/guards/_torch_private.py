@@ -133,6 +133,12 @@ def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:
     return found
 
 
+def alias_test() -> Callable[[torch.Tensor, torch.Tensor], bool]:
+    """Give torch's test whether two tensors lie in one storage."""
+    test: Callable[[torch.Tensor, torch.Tensor], bool] = _look_up(torch._C, "_is_alias_of")
+    return test
+
+
 def overlapping_tensors() -> Callable[..., Iterable[int]]:
     """Give torch's function that finds the tensors of a list which share memory.
 
