@@ -169,6 +169,14 @@ _TRAVELLERS = (
 )
 
 
+def _no_tensor(wrapper: Any, name: str) -> str:
+    """Say what an inner tensor is, if it is no tensor."""
+    value = getattr(wrapper, name, None)
+    if isinstance(value, torch.Tensor):
+        return ""
+    return f"is a {type(value).__qualname__}" if hasattr(wrapper, name) else "is not set"
+
+
 def check_object(wrapper: Any) -> None:
     """Check that a new object has what its class declares.
 
@@ -176,11 +184,10 @@ def check_object(wrapper: Any) -> None:
     """
     cls = type(wrapper)
     for name in cls.inner_tensors:
-        value = getattr(wrapper, name, None)
-        if not isinstance(value, torch.Tensor):
-            got = f"a {type(value).__qualname__}" if hasattr(wrapper, name) else "not set"
+        wrong = _no_tensor(wrapper, name)
+        if wrong:
             raise DeclarationError(
-                f"{cls.__qualname__}: inner tensor {name!r} is {got} after __init__, but must be "
+                f"{cls.__qualname__}: inner tensor {name!r} {wrong} after __init__, but must be "
                 f"a tensor: set self.{name} in __init__, or take it off inner_tensors",
                 cls=cls,
             )
@@ -261,13 +268,12 @@ def check_inner_tensors(
         if not hasattr(own, "inner_tensors"):
             continue
         for name in own.inner_tensors:
-            value = getattr(wrapper, name, None)
-            if not isinstance(value, torch.Tensor):
-                got = f"is a {type(value).__qualname__}" if hasattr(wrapper, name) else "is not set"
+            wrong = _no_tensor(wrapper, name)
+            if wrong:
                 raise DeclarationError(
-                    f"{func.name()}: a {own.__qualname__} whose inner tensor {name!r} {got}: make "
-                    f"it by {own.__qualname__}(...) or {own.__qualname__}.from_plain(...), not by "
-                    "as_subclass or _make_subclass, and set inner tensors to nothing but tensors",
+                    f"{func.name()}: a {own.__qualname__} whose inner tensor {name!r} {wrong}: "
+                    f"make it by {own.__qualname__}(...) or {own.__qualname__}.from_plain(...), not "
+                    "by as_subclass or _make_subclass, and set inner tensors to nothing but tensors",
                     cls=own,
                 ) from error
 

@@ -9,8 +9,8 @@ import torch
 from dispatch_core import HandlerError
 
 from subclass_utils._roles import Roles, TensorResult, each_in
-from subclass_utils._shared_data import inner_of, settle
-from subclass_utils._torch_private import increment_version, is_alias_of
+from subclass_utils._shared_data import in_one_memory, inner_of, settle
+from subclass_utils._torch_private import increment_version
 
 __all__ = ["OwnWrites"]
 
@@ -128,9 +128,4 @@ class OwnWrites:
         """Say whether a result only wraps again what was written."""
         inner = inner_of(target) if hasattr(type(target), "inner_tensors") else [target]
         made = inner_of(value) if hasattr(type(value), "inner_tensors") else [value]
-        return any(
-            own is other
-            or (own.layout is other.layout is torch.strided and is_alias_of(own, other))
-            for own in made
-            for other in inner
-        )
+        return any(in_one_memory(own, other) for own in made for other in inner)

@@ -16,8 +16,10 @@ from subclass_utils._copying import describe_outside, make_described
 from subclass_utils._errors import ViewError
 from subclass_utils._shared_data import (
     Family,
+    extent_of,
     family_of,
     memory_of,
+    with_bits_undone,
     write_value,
 )
 from subclass_utils._torch_private import (
@@ -62,10 +64,7 @@ class PlainView(WrapperTensor):
 
     def to_plain(self) -> torch.Tensor:
         """Give the values that the wrapper has here now."""
-        part = self._part_of(memory_of(self._checked_source()))
-        if self.is_conj():
-            part = torch.conj_physical(part)
-        return torch.neg(part) if self.is_neg() else part
+        return with_bits_undone(self._part_of(memory_of(self._checked_source())), self)
 
     @classmethod
     def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
@@ -94,16 +93,8 @@ class PlainView(WrapperTensor):
         """Write a new value where this, or the wrapper, has a conjugate or negative bit."""
         source = self._checked_source()
         memory = memory_of(source)
-        if self.is_conj():
-            plain = torch.conj_physical(plain.resolve_conj())
-        if self.is_neg():
-            plain = torch.neg(plain.resolve_neg())
-        self._part_of(memory).copy_(plain)
-        if source.is_conj():
-            memory = torch.conj_physical(memory)
-        if source.is_neg():
-            memory = torch.neg(memory)
-        write_value(source, memory)
+        self._part_of(memory).copy_(with_bits_undone(plain.resolve_conj().resolve_neg(), self))
+        write_value(source, with_bits_undone(memory, source))
 
     @property
     def data(self) -> Any:
@@ -132,10 +123,8 @@ class PlainView(WrapperTensor):
 
 def _outside_of(wrapper: Any) -> torch.Tensor:
     """Give a tensor without data that lies in memory as the wrapper says that it does."""
-    size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
-    extent = offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    memory = torch.empty(extent if wrapper.numel() else offset, dtype=wrapper.dtype, device="meta")
-    meta = memory.as_strided(size, stride, offset)
+    memory = torch.empty(extent_of(wrapper), dtype=wrapper.dtype, device="meta")
+    meta = memory.as_strided(wrapper.size(), wrapper.stride(), wrapper.storage_offset())
     if wrapper.is_conj():
         set_conj(meta, True)
     if wrapper.is_neg():

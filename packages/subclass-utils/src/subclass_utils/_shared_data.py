@@ -26,8 +26,10 @@ __all__ = [
     "Step",
     "connect",
     "disconnect",
+    "extent_of",
     "family_of",
     "fill",
+    "in_one_memory",
     "inner_of",
     "link_of",
     "make_from_plain",
@@ -36,6 +38,7 @@ __all__ = [
     "replace",
     "root_of",
     "settle",
+    "with_bits_undone",
     "write_value",
 ]
 
@@ -156,10 +159,14 @@ def connect(made: Any, source: Any, step: Step) -> None:
 
 
 def _shares_memory(part: Any, whole: Any) -> bool:
-    return all(
-        own is other or (own.layout is other.layout is torch.strided and is_alias_of(own, other))
-        for own, other in zip(inner_of(part), inner_of(whole), strict=True)
-    )
+    return all(map(in_one_memory, inner_of(part), inner_of(whole)))
+
+
+def in_one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Say whether what is written into one tensor may be seen in the other."""
+    if one is other:
+        return True
+    return one.layout is other.layout is torch.strided and is_alias_of(one, other)
 
 
 def disconnect(wrapper: Any) -> None:
@@ -196,12 +203,24 @@ def memory_of(wrapper: Any) -> torch.Tensor:
 
     That is, with its strides and storage offset, and before a conjugate or negative bit.
     """
-    plain = plain_of(wrapper)
-    if wrapper.is_conj():
-        plain = torch.conj_physical(plain)
-    if wrapper.is_neg():
-        plain = torch.neg(plain)
-    return laid_out_as(wrapper, plain)
+    return laid_out_as(wrapper, with_bits_undone(plain_of(wrapper), wrapper))
+
+
+def with_bits_undone(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Conjugate and negate a value as the bits of a tensor say: from memory to value, and back."""
+    if like.is_conj():
+        value = torch.conj_physical(value)
+    return torch.neg(value) if like.is_neg() else value
+
+
+def extent_of(tensor: Any) -> int:
+    """Give how many elements the memory must have in which a tensor lies."""
+    offset: int = tensor.storage_offset()
+    if not tensor.numel():
+        return offset
+    steps = zip(tensor.size(), tensor.stride(), strict=True)
+    last: int = sum((n - 1) * step for n, step in steps)
+    return offset + 1 + last
 
 
 def laid_out_as(wrapper: Any, plain: torch.Tensor) -> torch.Tensor:
@@ -209,8 +228,7 @@ def laid_out_as(wrapper: Any, plain: torch.Tensor) -> torch.Tensor:
     size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
     if plain.stride() == stride and plain.storage_offset() == offset:
         return plain
-    extent = offset + 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    memory = plain.new_zeros(extent if plain.numel() else offset)
+    memory = plain.new_zeros(extent_of(wrapper))
     once = [1 if step == 0 else n for n, step in zip(size, stride, strict=True)]
     first = plain[tuple(slice(n) for n in once)]
     memory.as_strided(once, stride, offset).copy_(first)
