@@ -272,8 +272,9 @@ def check_inner_tensors(
             if wrong:
                 raise DeclarationError(
                     f"{func.name()}: a {own.__qualname__} whose inner tensor {name!r} {wrong}: "
-                    f"make it by {own.__qualname__}(...) or {own.__qualname__}.from_plain(...), not "
-                    "by as_subclass or _make_subclass, and set inner tensors to nothing but tensors",
+                    f"make it by {own.__qualname__}(...) or {own.__qualname__}.from_plain(...), "
+                    "not by as_subclass or _make_subclass, and set inner tensors to nothing but "
+                    "tensors",
                     cls=own,
                 ) from error
 
