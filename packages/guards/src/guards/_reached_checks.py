@@ -1,8 +1,10 @@
-"""Checks of all values that a function reaches, taken together."""
+"""Checks of all values that a function reaches, taken together, and what weak references hold."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,10 +13,22 @@ from guards import _fetch
 from guards._builder import GuardBuilder
 from guards._checks import Check
 from guards._emit import Emitter
-from guards._evaluation import ValueSource
+from guards._evaluation import ChainedValueSource, ValueSource
+from guards._fetch import MISSING
 from guards._guard import Guard
 
-__all__ = ["bare_tensors", "distinct_objects", "whole_classes"]
+__all__ = ["ReferentSource", "bare_tensors", "distinct_objects", "whole_classes"]
+
+
+@dataclass(frozen=True, eq=False)
+class ReferentSource(ChainedValueSource):
+    """What a weak reference refers to; None where it is dead."""
+
+    def _spell(self, base: str) -> str:
+        return f"{base}()"
+
+    def read(self, base: Any) -> Any:
+        return base() if type(base) is weakref.ref else MISSING
 
 
 class DistinctCheck(Check):

@@ -9,8 +9,21 @@ from typing import Any
 import torch
 
 from guards._evaluation import ValueSource
+from guards._op_facts import facts
+from guards._plain_objects import make
 
-__all__ = ["Input", "Number", "Record", "Result", "Row", "Step", "make_record"]
+__all__ = [
+    "Built",
+    "Input",
+    "Number",
+    "Place",
+    "Record",
+    "Result",
+    "Row",
+    "Step",
+    "StepFailed",
+    "make_record",
+]
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,24 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Place:
+    """An object that was there before the call, and is given back: by where it is found."""
+
+    source: ValueSource
+
+
+@dataclass(frozen=True)
+class Built:
+    """An object that the call made: its class, the class of C behind it, and what it holds."""
+
+    cls: Any
+    root: Any
+    items: tuple[Any, ...]
+    own: dict[str, Any]
+    slots: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Step:
     op: Any
     args: tuple[Any, ...]
@@ -48,16 +79,31 @@ class Number:
     tensor: torch.Tensor
 
 
+class StepFailed(Exception):
+    """An operator of a record raised, before anything was changed that can be seen outside."""
+
+
 @dataclass(frozen=True)
 class Record:
-    """A run that can be repeated: its operators, its inputs, its result."""
+    """A run that can be repeated: its operators, its inputs, its result.
+
+    ``harmless`` says that the operators write to nothing that was there before, and draw no random
+    numbers.
+    """
 
     steps: tuple[Step, ...]
     inputs: tuple[ValueSource, ...]
     output: Any
+    harmless: bool
 
     def replay(self, L: Any, G: Any) -> Any:
-        """Run the operators again on the inputs of another call."""
+        """Run the operators again on the inputs of another call.
+
+        Raises:
+            StepFailed: an operator raises, and nothing has happened yet: the plain function can
+                be run, which may catch the error.
+            Exception: what an operator raises, where that is what the plain function does.
+        """
         inputs = [source.get(L, G) for source in self.inputs]
         results: dict[int, torch.Tensor] = {}
 
@@ -74,6 +120,11 @@ class Record:
                 return {key: read(part) for key, part in value.items()}
             if type(value) is Row:
                 return value.cls(map(read, value.parts))
+            if type(value) is Place:
+                return value.source.get(L, G)
+            if type(value) is Built:
+                own, slots = read(value.own), read(value.slots)
+                return make(value.cls, value.root, read(value.items), own, slots)
             return value
 
         before = torch.is_grad_enabled()
@@ -90,6 +141,10 @@ class Record:
                 )
                 for done in step.last_use_of:
                     results.pop(done, None)
+        except Exception as error:
+            if self.harmless:
+                raise StepFailed from error
+            raise
         finally:
             if now is not before:
                 torch._C._set_grad_enabled(before)
@@ -113,6 +168,8 @@ def _parts(value: Any) -> list[Any]:
         return _parts(list(value.values()))
     if type(value) is Row:
         return _parts(value.parts)
+    if type(value) is Built:
+        return _parts([value.items, value.own, value.slots])
     return [value] if type(value) in (Input, Result) else []
 
 
@@ -137,7 +194,16 @@ def _replace(value: Any, inputs: dict[int, Input]) -> Any:
         return {key: _replace(part, inputs) for key, part in value.items()}
     if type(value) is Row:
         return Row(value.cls, _replace(value.parts, inputs))
+    if type(value) is Built:
+        held = (_replace(part, inputs) for part in (value.items, value.own, value.slots))
+        return Built(value.cls, value.root, *held)
     return value
+
+
+def _is_harmless(step: Step) -> bool:
+    known = facts(step.op)
+    # Batch norms write to what they keep of the batches, without saying so.
+    return not (known.mutates or known.random or "batch_norm" in step.op.name())
 
 
 def make_record(steps: list[Step], output: Any, sources: Sequence[ValueSource]) -> Record:
@@ -160,4 +226,5 @@ def make_record(steps: list[Step], output: Any, sources: Sequence[ValueSource]) 
             )
         )
     places = tuple(sources[place] for place in sorted(used))
-    return Record(tuple(finished[::-1]), places, _replace(output, inputs))
+    harmless = all(map(_is_harmless, finished))
+    return Record(tuple(finished[::-1]), places, _replace(output, inputs), harmless)

@@ -8,7 +8,6 @@ cannot be written down.
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 import weakref
@@ -19,22 +18,20 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from guards import _torch_private as private
-from guards._assumptions import (
-    TORCH_FOLDER,
-    Assumptions,
-    CannotSpecialize,
-    is_of_torch,
-)
-from guards._constants import is_constant, spell, type_name
+from guards._assumptions import Assumptions, CannotSpecialize
+from guards._constants import is_constant, spell
 from guards._evaluation import ValueSource
-from guards._fetch import is_a
+from guards._fetch import MISSING, is_a
 from guards._gc_pause import GcPause
 from guards._op_facts import facts
-from guards._record import Input, Number, Record, Result, Row, Step, make_record
+from guards._record import Input, Number, Record, Result, Step, make_record
+from guards._results import write_result
 from guards._settings import settings_now
+from guards._trust import is_of_torch, path_in_torch
 from guards._understood import is_look_up, is_understood, torch_code_problem, words
+from guards._user_code import catches_errors
 
-__all__ = ["unchanged", "watch"]
+__all__ = ["Watcher", "unchanged", "watch"]
 
 _FOLDER = __file__.rpartition("_recording.py")[0]
 
@@ -42,7 +39,7 @@ _FOLDER = __file__.rpartition("_recording.py")[0]
 _TAKE_DATA = words("tensor as_tensor asarray new_tensor from_numpy frombuffer")
 
 
-class _Watcher(TorchDispatchMode):
+class Watcher(TorchDispatchMode):
     """Write down operators; the first reason why that is not enough is kept, not raised."""
 
     supports_higher_order_operators = True  # they are refused here, and run as without us
@@ -87,7 +84,11 @@ class _Watcher(TorchDispatchMode):
             except CannotSpecialize as problem:
                 self.refuse(str(problem))
                 return self._run(func, args, kwargs)
-            result = self._run(func, args, kwargs)
+            try:
+                result = self._run(func, args, kwargs)
+            except Exception:
+                self.refuse(f"{func.name()} raised an error, as it may not do the next time")
+                raise
             outputs = self._number(func, result)
             self.steps.append(Step(func, written, named, torch.is_grad_enabled(), outputs))
             return result
@@ -107,8 +108,6 @@ class _Watcher(TorchDispatchMode):
             raise CannotSpecialize(f"{name} is not in the specs: nothing is known of it")
         if known.reads_data == "always":
             raise CannotSpecialize(f"{name} reads a value that may decide what happens next")
-        if name == "aten::_linalg_check_errors":
-            raise CannotSpecialize(f"{name} raises on some values, which code may catch")
         if known.output_shape == "dynamic" and not _indexes_by_numbers(name, args):
             raise CannotSpecialize(f"{name} gives a shape that depends on values")
         if name.startswith(("aten::as_strided", "aten::set_", "aten::resize_")):
@@ -187,11 +186,12 @@ def _is_ours(code: types.CodeType) -> bool:
 class _Frames:
     """Tell from the calls that Python makes whether code ran that nobody has looked at."""
 
-    def __init__(self, codes: Mapping[types.CodeType, str], watcher: _Watcher) -> None:
+    def __init__(self, codes: Mapping[types.CodeType, str], watcher: Watcher) -> None:
         self._codes = codes
         self._watcher = watcher
         self._refuse = watcher.refuse
         self._looked_at: set[types.CodeType] = set()
+        self.catching = ""  # code that ran and may catch what an operator raises
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -204,7 +204,7 @@ class _Frames:
                 if argument.__name__ in _TAKE_DATA:
                     self._watcher.made_of_data = True
                 if not _is_ours(code):
-                    self._look_at_call(code, argument)
+                    self._look_at_call(frame, argument)
         except Exception as error:  # it would come out of the user's code
             self._refuse(f"what it calls cannot be looked at: {type(error).__name__}")
 
@@ -214,26 +214,34 @@ class _Frames:
         if code in self._codes:
             if self._codes[code]:
                 self._refuse(f"{code.co_name} {self._codes[code]}")
+            if not self.catching and catches_errors(code):
+                self.catching = code.co_name
             return
         if not is_of_torch(code):
             name = getattr(code, "co_qualname", code.co_name)
             self._refuse(f"it runs {name}, which it does not reach by a name it uses")
             return
-        path = _path_in_torch(code)
+        path = path_in_torch(code)
         problem = torch_code_problem(code, path)
         if problem:
             self._refuse(problem)
 
-    def _look_at_call(self, code: types.CodeType, function: Any) -> None:
-        of_torch = is_of_torch(code)
-        if of_torch and is_look_up(_path_in_torch(code)):
+    def _look_at_call(self, frame: types.FrameType, function: Any) -> None:
+        of_torch = is_of_torch(frame.f_code)
+        path = path_in_torch(frame.f_code) if of_torch else ""
+        if of_torch and is_look_up(path):
+            return
+        if path == _RNN and function.__name__ in _READ_PACKED:
+            # Of these only the forms for packed sequences read memory themselves.
+            if frame.f_locals.get("batch_sizes", MISSING) is not None:
+                self._refuse(f"{function.__name__} of packed sequences reads their lengths")
             return
         if not is_understood(function, from_torch=of_torch):
             self._refuse(f"it calls {spell(function).removeprefix('function ')}")
 
 
-def _path_in_torch(code: types.CodeType) -> str:
-    return code.co_filename[len(TORCH_FOLDER) :].replace(os.sep, "/")
+_RNN = "nn/modules/rnn.py"
+_READ_PACKED = words("lstm gru rnn_tanh rnn_relu")
 
 
 def watch(
@@ -245,7 +253,7 @@ def watch(
         Exception: whatever the function raises.
     """
     inputs = list(assumptions.tensors())
-    watcher = _Watcher(inputs)
+    watcher = Watcher(inputs)
     frames = _Frames(assumptions.codes, watcher)
     try:
         with watcher:
@@ -260,49 +268,15 @@ def watch(
     if watcher.problem is None:
         watcher.look_at_results()
         try:
-            output = _write_output(result, watcher, assumptions)
+            output = write_result(result, watcher, assumptions)
         except CannotSpecialize as problem:
             watcher.refuse(str(problem))
     if watcher.problem is not None:
         return result, None, watcher.problem
-    return result, make_record(watcher.steps, output, [source for source, _ in inputs]), None
-
-
-_DEEPEST = 50
-
-
-def _write_output(
-    value: Any, watcher: _Watcher, assumptions: Assumptions, above: tuple[int, ...] = ()
-) -> Any:
-    if type(value) is torch.Size:
-        return value
-    row = type_name(type(value)).startswith("torch.return_types.")
-    if row or type(value) in (list, tuple, dict) or is_a(value, tuple):
-        if id(value) in above or len(above) > _DEEPEST:
-            raise CannotSpecialize("it gives something that contains itself, or nests too deep")
-        above = (*above, id(value))
-        if id(value) in watcher.given and not (type(value) is tuple and not value):
-            raise CannotSpecialize(f"it gives the same {type(value).__name__} in two places")
-        watcher.given[id(value)] = value
-    if row:
-        parts = tuple(_write_output(part, watcher, assumptions, above) for part in value)
-        return Row(type(value), parts)
-    if type(value) in (list, tuple, dict) or is_a(value, tuple):
-        known = assumptions.places.get(id(value))
-        if known is not None and not (type(value) is tuple and not value):
-            raise CannotSpecialize(f"it gives back {known[0].name()} itself")
-        if type(value) is dict:
-            if not all(map(is_constant, value)):
-                raise CannotSpecialize("it gives a dict whose keys are objects")
-            return {k: _write_output(v, watcher, assumptions, above) for k, v in value.items()}
-        if type(value) not in (list, tuple):
-            raise CannotSpecialize(f"it gives {spell(value)}")
-        return type(value)(_write_output(part, watcher, assumptions, above) for part in value)
-    if is_a(value, torch.Tensor):
-        return watcher.write(value)
-    if is_constant(value) and not is_a(value, (set, type)):
-        return value
-    raise CannotSpecialize(f"it gives {spell(value)}")
+    record = make_record(watcher.steps, output, [source for source, _ in inputs])
+    if frames.catching and not record.harmless:
+        return result, None, f"{frames.catching} may catch an error, after something was written"
+    return result, record, None
 
 
 def unchanged(assumptions: Assumptions, lookup: Callable[[ValueSource], Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -19,7 +20,7 @@ from guards._compile import compile_guards
 from guards._errors import GuardError, UnsupportedGuardError
 from guards._explanation import Explanation
 from guards._fetch import is_a
-from guards._record import Record
+from guards._record import Record, StepFailed
 from guards._recording import unchanged, watch
 from guards._settings import is_ordinary, state_guards
 
@@ -57,7 +58,10 @@ class Specialized(Generic[R]):
             return self.function(*args, **kwargs)  # it says itself what is wrong
         record = self._cache.lookup(L)
         if record is not None:
-            return cast(R, record.replay(L, self._G))
+            with contextlib.suppress(StepFailed):
+                return cast(R, record.replay(L, self._G))
+            # An operator raised: the plain function may catch that, or else says where it was.
+            return self.function(*args, **kwargs)
         if len(self.refusals) >= self._patience or sys.getprofile() is not None:
             return self.function(*args, **kwargs)
         return self._record(L, args, kwargs)
@@ -118,7 +122,8 @@ def specialize(function: Callable[..., R], *, limit: int = 8, patience: int = 8)
     watched any more.
 
     Raises:
-        UnsupportedGuardError: ``function`` is no Python function, method or module.
+        UnsupportedGuardError: ``function`` is no Python function, method or module, nor a partial
+            of a Python function.
     """
     return Specialized(function, limit, patience)
 
@@ -126,6 +131,8 @@ def specialize(function: Callable[..., R], *, limit: int = 8, patience: int = 8)
 def _take_apart(function: Any) -> tuple[Any, Callable[..., dict[str, Any]]]:
     """Find the Python function behind a callable, and make what names the arguments of a call."""
     inner = type(function).forward if is_a(function, torch.nn.Module) else function
+    if type(function) is functools.partial and is_a(function.func, types.FunctionType):
+        return function.func, _make_binder(list(inspect.signature(function).parameters.values()))
     skipped = 1 if is_a(function, (torch.nn.Module, types.MethodType)) else 0
     inner = inner.__func__ if is_a(inner, types.MethodType) else inner
     if not is_a(inner, types.FunctionType):

@@ -79,7 +79,7 @@ def _is_seen(member: str) -> bool:
 UNSEEN = frozenset(name for name in dir(torch.Tensor) if not _is_seen(name)) | words(
     "__dict__ __weakref__ __cuda_array_interface__ __getstate__ f_locals f_globals f_back gi_frame "
     "cr_frame __setattr__ __delattr__ __getattribute__ __globals__ __closure__ __code__ "
-    "__subclasses__ __bases__ __mro__"
+    "__subclasses__ __base__ __bases__ __mro__ mro"
 )
 _UNSEEN_PROPERTIES = frozenset(
     name for name in UNSEEN if not callable(getattr(torch.Tensor, name, None))
@@ -149,7 +149,7 @@ def is_understood(function: Any, *, from_torch: bool = False) -> bool:
     """Tell whether a function of C is pure, or runs operators that a mode sees, and only those."""
     name = function.__name__
     owner = getattr(function, "__self__", None)
-    if type(function) is types.MethodDescriptorType:
+    if type(function) in (types.MethodDescriptorType, types.WrapperDescriptorType):
         owner_class: Any = function.__objclass__
     elif is_a(owner, type):
         owner_class = owner

@@ -1,0 +1,117 @@
+"""What the code of a function says of itself: the names it uses, and what it does unseen."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from guards._understood import UNSEEN, reads_unseen, words
+
+__all__ = ["CodeReading", "all_code", "catches_errors", "read_code"]
+
+_OF_FROZEN_DATACLASSES = "__dataclass_builtins_object__"
+_UNSEEN_WHEN_SET = words("data requires_grad names __class__")
+
+
+@dataclass(frozen=True)
+class CodeReading:
+    """What one code object says.
+
+    Attributes:
+        problem: why a run of it cannot be written down; empty where nothing speaks against it.
+        names: every name that it uses, of globals and of attributes.
+        globals: the globals among them, each with whether it is used otherwise than in a call.
+        handed_on: the names that are used otherwise than in a call.
+    """
+
+    problem: str
+    names: frozenset[str]
+    globals: tuple[tuple[str, bool], ...]
+    handed_on: frozenset[str]
+
+
+def read_code(code: types.CodeType) -> CodeReading:
+    """Read the code of a function, without that of the functions within it."""
+    problem = ""
+    called = _called_at_once(code)
+    global_names: dict[tuple[str, bool], None] = {}
+    handed_on: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        operation, name = instruction.opname, instruction.argval
+        on = instruction.offset not in called
+        if operation in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            problem = f"sets the global {name}"
+        elif operation == "IMPORT_NAME":
+            problem = f"imports {name} while it runs"
+        elif operation in ("STORE_ATTR", "DELETE_ATTR"):
+            if name in _UNSEEN_WHEN_SET or _is_dunder(name):
+                problem = f"sets .{name}, which cannot be seen"
+        elif operation == "MATCH_CLASS":
+            problem = "matches patterns of classes, whose reading cannot be seen"
+        elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+            global_names[name, on] = None
+            if on:
+                handed_on.add(name)
+        elif operation == "LOAD_ATTR" and on:
+            handed_on.add(name)
+            if name in ("format", "format_map") or reads_unseen(name):
+                problem = f"hands .{name} on, whose calls cannot be seen"
+    unseen = UNSEEN.intersection(code.co_names)
+    if _OF_FROZEN_DATACLASSES in code.co_freevars:
+        unseen -= {"__setattr__"}  # what dataclasses wrote sets the fields of a new object
+    if unseen:
+        problem = f"uses .{min(unseen)}, which cannot be seen"
+    return CodeReading(problem, frozenset(code.co_names), tuple(global_names), frozenset(handed_on))
+
+
+def all_code(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Give a function's code, and that of the functions within it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from all_code(constant)
+
+
+def catches_errors(code: types.CodeType) -> bool:
+    """Tell whether code may go on, or do something first, when what it calls raises."""
+    if code.co_name == "__exit__":
+        return True
+    operations = [instruction.opname for instruction in dis.get_instructions(code)]
+    if sys.version_info < (3, 11):
+        return "SETUP_FINALLY" in operations
+    # Every `with` has a handler too, which asks `__exit__`.
+    return operations.count("PUSH_EXC_INFO") > operations.count("WITH_EXCEPT_START")
+
+
+def _is_dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _called_at_once(code: types.CodeType) -> set[int]:
+    """Give where code loads what it calls, or asks for an attribute of, at once.
+
+    Before Python 3.11 code does not say what is called.
+    """
+    found: set[int] = set()
+    if sys.version_info < (3, 11):
+        return found
+    marked, last = False, -1
+    for instruction in dis.get_instructions(code):
+        operation, mark = instruction.opname, bool((instruction.arg or 0) & 1)
+        if operation == "LOAD_GLOBAL":
+            marked = mark  # a name that is called, or whose attribute is
+            if marked:
+                found.add(instruction.offset)
+        elif operation == "LOAD_ATTR":
+            found.add(last)  # its attribute is asked for
+            if marked or (sys.version_info >= (3, 12) and mark):
+                found.add(instruction.offset)
+        else:
+            if operation == "PUSH_NULL" and sys.version_info >= (3, 13):
+                found.add(last)
+            marked = False
+        last = instruction.offset
+    return found

@@ -1,0 +1,540 @@
+"""Objects that a function reaches, and those that it gives, are what they are without a record."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from guards import specialize
+from torch import nn
+
+from tests.guards.twins import Twins
+
+ONE = torch.ones(2)
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: Any
+
+
+Point = collections.namedtuple("Point", "x y")  # both kinds are to be had
+
+
+class Grown(Pair):
+    def __new__(cls, *parts: Any) -> Grown:
+        return super().__new__(cls, *(part * 2 for part in parts))
+
+
+@dataclasses.dataclass
+class Output:
+    loss: torch.Tensor
+    count: int = 3
+
+    def __post_init__(self) -> None:
+        self.extra = [self.loss]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted:
+    loss: torch.Tensor
+    name: str
+
+
+class Mapping(collections.OrderedDict):  # type: ignore[type-arg]
+    """Answers with lies, as long as it is asked by Python."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key) if key == "real" else 7
+
+    def __iter__(self) -> Any:
+        return iter(["lie"])
+
+
+class Half:
+    __slots__ = ("missing", "there")
+
+
+def pair(x: torch.Tensor) -> Any:
+    return Pair(x + 1, [x * 2, 3])
+
+
+def grown(x: torch.Tensor) -> Any:
+    return Grown(x, 2)
+
+
+def point(x: torch.Tensor) -> Any:
+    return Point(Point(x + 1, 1), "y")
+
+
+def output(x: torch.Tensor) -> Any:
+    return Output(x.sum())
+
+
+def slotted(x: torch.Tensor) -> Any:
+    return [Slotted(x * 2, "a"), Slotted(x * 3, "b")]
+
+
+def ordered(x: torch.Tensor) -> Any:
+    result = collections.OrderedDict(b=x + 1)
+    result["a"] = x * 2
+    result.move_to_end("b")
+    return result
+
+
+def mapping(x: torch.Tensor) -> Any:
+    result: Any = Mapping(real=x + 1)
+    result.mark = 4
+    return result
+
+
+def by_default(x: torch.Tensor) -> Any:
+    return collections.defaultdict(list, {"a": [x + 1]})
+
+
+def half(x: torch.Tensor) -> Any:
+    result: Any = Half()
+    result.there = x * 2
+    return result
+
+
+def numbers(x: torch.Tensor) -> Any:
+    return {1, 2}, {"kind": torch.float32, "cls": Pair, "of": int}
+
+
+RESULTS = [
+    pair, grown, point, output, slotted, ordered, mapping, by_default, half, numbers
+]  # fmt: skip
+
+
+def looked_into(value: Any) -> Any:
+    """Give all that an object holds, without asking it."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if value is None or isinstance(value, int | str | type | torch.dtype):
+        return value
+    found: list[Any] = [type(value)]
+    for root in (collections.OrderedDict, dict):
+        if isinstance(value, root):
+            keys = list(root.__iter__(value))
+            found += [(key, looked_into(dict.__getitem__(value, key))) for key in keys]
+            break
+    if isinstance(value, collections.defaultdict):
+        found.append(value.default_factory)
+    if isinstance(value, list | tuple | set):
+        found += map(looked_into, value)
+    for name in getattr(type(value), "__slots__", ()):
+        found.append(looked_into(getattr(value, name, None)))
+    own = getattr(value, "__dict__", {})
+    return [*found, {name: looked_into(part) for name, part in own.items()}]
+
+
+@pytest.mark.parametrize("function", RESULTS, ids=lambda f: f.__name__)
+def test_result_is_made_again(function: Callable[..., Any]) -> None:
+    special = specialize(function)
+    results = []
+    for number in range(1, 4):
+        x = ONE * number
+        results.append(special(x))
+        assert looked_into(results[-1]) == looked_into(function(x))
+    assert special.refusals == []
+    assert special.stats.hits == 2
+    assert len({id(result) for result in results}) == 3
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.values = [1]
+
+
+KEPT = Kept()
+
+
+def test_object_that_was_there_before_is_given_itself() -> None:
+    def function(x: torch.Tensor, given: dict[str, Any]) -> Any:
+        return KEPT, [given, KEPT.values, helper], x
+
+    special = specialize(function)
+    for _ in range(3):
+        given = {"a": torch.ones(1)}
+        first, (second, third, fourth), x = special(ONE, given)
+        assert first is KEPT
+        assert second is given
+        assert third is KEPT.values
+        assert fourth is helper
+        assert x is ONE
+    assert (special.stats.hits, special.refusals) == (2, [])
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return x * 5
+
+
+def test_class_that_is_made_within_is_another_each_time() -> None:
+    def function(x: torch.Tensor) -> Any:
+        class Local(tuple):  # type: ignore[type-arg]
+            __slots__ = ()
+
+        return Local((x,))
+
+    special = specialize(function)
+    assert type(special(ONE)) is not type(special(ONE))
+    assert special.stats.hits == 0
+    assert special.refusals[0].startswith("it gives an object of type ")
+
+
+def test_module_that_is_made_within_is_no_record() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return nn.ReLU(), x
+
+    special = specialize(function)
+    assert special(ONE)[0] is not special(ONE)[0]
+    assert special.stats.hits == 0
+
+
+def test_object_that_is_there_twice_in_a_result() -> None:
+    def function(x: torch.Tensor) -> Any:
+        made = Pair(x, 1)
+        return made, made
+
+    special = specialize(function)
+    for _ in range(2):
+        first, second = special(ONE)
+        assert first is second
+
+
+# ── what a function reaches ──────────────────────────────────────────────────────────────────────
+
+
+class Settings:
+    __slots__ = ("__hidden", "late", "scale")
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+        self.__hidden = 1
+
+    def hidden(self) -> int:
+        return self.__hidden
+
+    def set_hidden(self, value: int) -> None:
+        self.__hidden = value
+
+
+def by_slots(x: torch.Tensor, settings: Settings) -> torch.Tensor:
+    x = x * settings.scale + settings.hidden()
+    try:
+        return x + settings.late  # type: ignore[attr-defined,no-any-return]
+    except AttributeError:
+        return x
+
+
+def test_slots_are_guarded_whether_set_or_not() -> None:
+    special = specialize(by_slots)
+    settings = Settings(2.0)
+
+    def both() -> None:
+        assert torch.equal(special(ONE, settings), by_slots(ONE, settings))
+
+    both()
+    both()
+    assert special.stats.hits == 1
+    settings.scale = 3.0
+    both()
+    settings.set_hidden(5)
+    both()
+    settings.late = 7  # type: ignore[attr-defined]
+    both()
+    both()
+    assert special.stats.hits == 2
+    assert special.refusals == []
+
+
+def test_slot_that_is_set_within_is_an_effect() -> None:
+    def function(x: torch.Tensor, settings: Settings) -> torch.Tensor:
+        settings.late = x.shape[0]  # type: ignore[attr-defined]
+        return x * 2
+
+    special = specialize(function)
+    for _ in range(3):
+        settings = Settings(1.0)
+        special(ONE, settings)
+        assert settings.late == 2  # type: ignore[attr-defined]
+    assert special.stats.hits == 0
+
+
+def scaled(x: torch.Tensor, by: float, shift: float = 0) -> torch.Tensor:
+    return x * by + shift
+
+
+doubled = functools.partial(scaled, by=2.0)
+
+
+def by_partial(x: torch.Tensor) -> torch.Tensor:
+    return doubled(x, shift=1.0)
+
+
+def test_partial_is_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    special = specialize(by_partial)
+    assert special(ONE)[0] == special(ONE)[0] == 3
+    doubled.keywords["by"] = 5.0
+    try:
+        assert special(ONE)[0] == special(ONE)[0] == 6
+    finally:
+        doubled.keywords["by"] = 2.0
+    monkeypatch.setitem(globals(), "doubled", functools.partial(scaled, by=4.0))
+    assert special(ONE)[0] == 5
+    monkeypatch.setitem(globals(), "doubled", functools.partial(torch.add, alpha=1))
+    with pytest.raises(TypeError):
+        special(ONE)
+    assert special.stats.hits == 2
+    assert special.refusals == []
+
+
+def test_partial_itself_is_specialized() -> None:
+    special = specialize(functools.partial(scaled, by=2.0))
+    assert special(ONE)[0] == special(ONE)[0] == 2
+    assert special(ONE, by=3.0)[0] == 3
+    assert special(ONE, shift=1.0)[0] == 3
+    assert special.stats.hits == 1
+    assert special.refusals == []
+
+
+def test_method_of_c_that_is_another_later() -> None:
+    method: Any = torch.Tensor.exp
+
+    def called(x: torch.Tensor) -> Any:
+        return method(x)
+
+    def mapped(x: torch.Tensor) -> Any:
+        return next(map(method, [x]))
+
+    for function in (called, mapped):
+        method = torch.Tensor.exp
+        special = specialize(function)
+        assert torch.equal(special(ONE), ONE.exp())
+        assert torch.equal(special(ONE), ONE.exp())
+        method = torch.Tensor.sin
+        assert torch.equal(special(ONE), ONE.sin())
+        assert (special.stats.hits, special.refusals) == (1, [])
+        method = torch.Tensor.tolist
+        for x in (ONE, ONE * 2):
+            assert special(x) == x.tolist()
+        assert special.stats.hits == 1
+
+
+# ── super() ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class Base(nn.Module):
+    factor = 2
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor
+
+
+class Side(nn.Module):
+    factor = 5
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - 1
+
+
+class Middle(Base):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + super().factor
+
+
+class Leaf(Middle, Side):
+    factor = 3
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super(Middle, self).forward(x) * 2 + super().forward(x)
+
+
+class OwnLinear(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * 2
+
+
+@pytest.mark.parametrize("cls", [Middle, Leaf], ids=lambda c: c.__name__)
+def test_method_that_super_finds(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = cls()
+    special = specialize(module)
+
+    def both() -> None:
+        assert torch.equal(special(ONE), module(ONE))
+
+    both()
+    both()
+    assert (special.stats.hits, special.refusals) == (1, [])
+    monkeypatch.setattr(Base, "factor", 7)
+    both()
+    monkeypatch.setattr(Base, "forward", lambda self, x: x * 13)
+    both()
+    both()
+    assert special.stats.hits == 2
+    monkeypatch.undo()
+    both()
+    assert special.stats.hits == 3
+    assert special.refusals == []
+
+
+def test_method_of_torch_that_super_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = OwnLinear(2, 2)
+    special = specialize(module)
+    for _ in range(2):
+        assert torch.equal(special(ONE), module(ONE))
+    assert special.stats.hits == 1
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: x * 13)
+    assert torch.equal(special(ONE), ONE * 26)
+
+
+# ── recurrent modules ────────────────────────────────────────────────────────────────────────────
+
+
+class Recurrent(nn.Module):
+    def __init__(self, cls: Any, **options: Any) -> None:
+        super().__init__()
+        self.inner = cls(3, 4, **options)
+
+    def forward(self, x: torch.Tensor, state: Any = None) -> Any:
+        return self.inner(x, state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [nn.LSTM, nn.GRU, nn.RNN], ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"num_layers": 2, "bidirectional": True, "dropout": 0.3, "batch_first": True}],
+    ids=["", "all"],
+)
+def test_recurrent_module(cls: Any, options: dict[str, Any]) -> None:
+    twins = Twins(lambda: Recurrent(cls, **options))
+    for training in (True, False):
+        twins.plain.train(training)
+        twins.inner.train(training)
+        for shape in ((2, 5, 3), (2, 5, 3)):
+            twins.call(lambda shape=shape: (torch.randn(shape),), seed=len(shape))  # type: ignore[misc]
+        twins.call(lambda: (torch.randn(2, 5, 3, requires_grad=True),))
+    assert twins.counts == (2, 0), twins.special.refusals
+    for module in (twins.plain, twins.inner):  # the list of weights, and weak references to them
+        with torch.no_grad():
+            module.inner.weight_ih_l0.mul_(2)
+        module.inner.bias_hh_l0 = nn.Parameter(torch.ones_like(module.inner.bias_hh_l0))
+    for _ in range(3):  # the first one renews what the module keeps of its weights
+        twins.call(lambda: (torch.randn(2, 5, 3),))
+    assert twins.counts == (4, 1), twins.special.refusals
+
+
+def test_packed_sequences_are_left_alone() -> None:
+    module = nn.LSTM(3, 4)
+    special = specialize(module)
+    x = torch.randn(4, 2, 3)
+    for lengths in ([4, 2], [3, 3], [4, 1]):
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths))
+        assert torch.equal(special(packed)[0].data, module(packed)[0].data)
+    assert special.stats.hits == 0
+    assert special.refusals
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────
+
+TABLE = torch.ones(3, 2)
+
+
+def looks_up(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.embedding(x, TABLE)
+
+
+def looks_up_or_not(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return looks_up(x)
+    except IndexError:
+        return torch.zeros(1)
+
+
+class Forgiving:
+    def __enter__(self) -> Forgiving:
+        return self
+
+    def __exit__(self, *error: object) -> bool:
+        return True
+
+
+def forgives(x: torch.Tensor) -> torch.Tensor:
+    with Forgiving():
+        return looks_up(x)
+    return torch.zeros(1)
+
+
+def decomposes_or_not(x: torch.Tensor) -> Any:
+    try:
+        return torch.linalg.cholesky(x.float())
+    except RuntimeError:
+        return torch.zeros(1)
+
+
+FITS, FAILS = torch.tensor([[1, 0], [0, 1]]), torch.tensor([[0, -3], [-3, 7]])
+
+
+@pytest.mark.parametrize(
+    "function", [looks_up_or_not, forgives, decomposes_or_not], ids=lambda f: f.__name__
+)
+@pytest.mark.parametrize("order", [(FITS, FAILS), (FAILS, FITS)], ids=["later", "at first"])
+def test_error_that_is_caught(function: Callable[..., Any], order: Any) -> None:
+    special = specialize(function)
+    for x in (*order, *order):
+        assert torch.equal(special(x), function(x))
+    assert special.stats.hits > 0
+
+
+def test_error_that_is_not_caught_comes_from_the_users_line() -> None:
+    special = specialize(looks_up)
+    for _ in range(2):
+        special(FITS)
+    with pytest.raises(IndexError) as raised:
+        special(FAILS)
+    assert raised.value.__context__ is None
+    assert raised.traceback[-2].name == "looks_up"
+    assert special.stats.hits == 2
+
+
+def test_error_that_may_be_caught_after_something_was_written() -> None:
+    def function(x: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+        log.add_(1)
+        try:
+            return looks_up(x)
+        except IndexError:
+            return torch.zeros(1)
+
+    special = specialize(function)
+    log = torch.zeros(())
+    for number, x in enumerate((FITS, FITS, FAILS), 1):
+        special(x, log)
+        assert log == number
+    assert special.refusals[0] == "function may catch an error, after something was written"
+
+
+def test_error_after_something_was_written_that_nobody_catches() -> None:
+    def function(x: torch.Tensor, log: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            log.add_(1)
+        return looks_up(x)
+
+    special = specialize(function)
+    log = torch.zeros(())
+    for _ in range(2):
+        special(FITS, log)
+    with pytest.raises(IndexError):
+        special(FAILS, log)
+    assert log == 3
+    assert torch.is_grad_enabled()
+    assert special.stats.hits == 2
