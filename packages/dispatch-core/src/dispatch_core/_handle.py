@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import torch
 
@@ -76,6 +77,12 @@ class _Signature:
         if handle is None:
             raise AttributeError("__signature__")
         return handle._find_signature()
+
+
+def _for_trace(handle: Handle[Any], part: str) -> Any:
+    from dispatch_core._tracing import find_part
+
+    return find_part(handle, part)
 
 
 def _default_value(argument: Argument) -> object:
@@ -156,6 +163,8 @@ class Handle(Generic[H]):
     @property
     def params(self) -> tuple[Param, ...]:
         """Give the parameters in schema order. A default that is a list is a fresh one."""
+        if _is_tracing():
+            return cast(tuple[Param, ...], _for_trace(self, "params"))
         if self._params is None:
             params = tuple(
                 Param(
@@ -177,6 +186,8 @@ class Handle(Generic[H]):
     @property
     def returns(self) -> tuple[str, ...]:
         """Give the types of the results, as the schema writes them: ('Tensor(a!)',)."""
+        if _is_tracing():
+            return cast(tuple[str, ...], _for_trace(self, "returns"))
         return self._read().returns
 
     @property
@@ -189,6 +200,8 @@ class Handle(Generic[H]):
     @property
     def facts(self) -> Facts:
         """Give what the operator does beyond computing its results."""
+        if _is_tracing():
+            return cast(Facts, _for_trace(self, "facts"))
         if self._facts is None:
             self._facts = self._make_facts()
         return self._facts
@@ -265,6 +278,8 @@ class Handle(Generic[H]):
         Raises: NotRegisteredError if nobody has defined it in torch yet; SchemaDriftError if it
         has been defined since with another schema.
         """
+        if _is_tracing():
+            _for_trace(self, "_try_to_resolve")
         if self._torch_op is None:
             self._resolve()
         return self._torch_op
@@ -277,6 +292,10 @@ class Handle(Generic[H]):
 
     def _first_call(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.torch_op(*args, **kwargs)
+
+    def _try_to_resolve(self) -> None:
+        with suppress(NotRegisteredError, SchemaDriftError):  # the call that follows says so
+            hash(self)
 
     def _resolve(self) -> None:
         namespace, base, overload = split_name(self.qualified_name)
@@ -324,7 +343,10 @@ class Handle(Generic[H]):
             raise _bind_errors.explain(self, args, kwargs or {}, error) from None
 
     def _first_bind(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        self._stub = stub = self._find_stub()
+        if _is_tracing():
+            stub: Callable[..., dict[str, Any]] = _for_trace(self, "_find_stub")
+        else:
+            self._stub = stub = self._find_stub()
         return stub(*args, **kwargs)
 
     def _find_signature(self) -> inspect.Signature:
@@ -356,10 +378,16 @@ class Handle(Generic[H]):
         return self._elide(values)
 
     def _first_elide(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if _is_tracing():
+            made: Elide = _for_trace(self, "_find_elide")
+        else:
+            self._elide = made = self._find_elide()
+        return made(values)
+
+    def _find_elide(self) -> Elide:
         from dispatch_core._elide import make_elide  # which not every program needs
 
-        self._elide = made = make_elide(self._read())
-        return made(values)
+        return make_elide(self._read())
 
     # ── the object ──────────────────────────────────────────────────────────────────────────────
 

@@ -12,11 +12,14 @@ from dispatch_core import _torch_private as private
 from dispatch_core._errors import UnknownOperatorError, near_matches
 from dispatch_core._handle import Handle
 from dispatch_core._higher_order import HIGHER_ORDER
+from dispatch_core._tracing import find_place
 
 if TYPE_CHECKING:
     from dispatch_core._generated import TypedOps
 
 __all__ = ["OpNamespace", "OpPacket", "Ops", "ops"]
+
+_is_tracing = torch.compiler.is_dynamo_compiling
 
 
 def _is_probe(name: str) -> bool:
@@ -59,6 +62,8 @@ class OpPacket:
         def __getattr__(self, name: str) -> Handle[Any]:
             if _is_probe(name):
                 raise AttributeError(f"{self!r} has no attribute {name!r}")
+            if _is_tracing():
+                return find_place(f"{self._namespace}/{self._base}/{name}")
             overload = "" if name == "default" else name
             handle = _registry.typed_handle(self._namespace, self._base, overload)
             if _registry.is_settled(handle):
@@ -98,6 +103,8 @@ class OpNamespace:
 
         def __getattr__(self, name: str) -> Any:
             namespace = self._name
+            if _is_tracing():
+                return find_place(f"{namespace}/{name}")
             if namespace == HIGHER_ORDER and name in private.higher_order_operators():
                 return _registry.handle_named(f"{namespace}::{name}")
             if not _registry.overload_names(namespace, name):
@@ -128,6 +135,8 @@ class Ops:
     def __getattr__(self, name: str) -> Any:
         if _is_probe(name):
             raise AttributeError(f"{self!r} has no attribute {name!r}")
+        if _is_tracing():
+            return find_place(name)
         if name not in _registry.spec_namespaces():
             known = _registry.namespaces()
             if name not in known:

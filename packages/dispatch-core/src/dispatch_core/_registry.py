@@ -28,6 +28,7 @@ __all__ = [
     "unknown",
 ]
 
+_is_tracing = torch.compiler.is_dynamo_compiling
 _GENERATED = "dispatch_core._generated"
 _lock = threading.RLock()
 _handles: dict[str, Handle[Any]] = {}
@@ -140,6 +141,10 @@ def handle_of(op: Any) -> Handle[Any]:
     """
     if isinstance(op, Handle):
         return op
+    if _is_tracing():
+        from dispatch_core._tracing import find_handle
+
+        return find_handle(op)
     if isinstance(op, str):
         return handle_named(op)
     try:

@@ -103,7 +103,7 @@ def accept_schema_names(stub: Stub, schema: Schema) -> Stub:
 
     @functools.wraps(stub)
     def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        if not kwargs.keys().isdisjoint(renamed.values()):
+        if any(own in kwargs for own in renamed.values()):
             raise TypeError("unexpected keyword argument")
         positional = list(args)
         # Everything up to the last renamed one may be positional-only in the stub.

@@ -119,7 +119,7 @@ def _sets(alias: str) -> frozenset[str]:
 def gives_view(schema: Schema) -> bool:
     """Say whether a result may share memory with an argument that is not written."""
     aliases = [argument.alias for argument in schema.arguments if argument.alias is not None]
-    written = frozenset[str]().union(*(_sets(alias) for alias in aliases if "!" in alias))
+    written = {name for alias in aliases if "!" in alias for name in _sets(alias)}
     results = [found.group(1) for found in map(_ALIAS.search, schema.returns) if found]
     return any("!" not in alias and _sets(alias) - written for alias in results)
 

@@ -32,6 +32,7 @@ __all__ = [
     "call_without_snapshot",
     "composite_kernel",
     "composite_kind",
+    "constant_in_dynamo",
     "data_pointer",
     "disable_dispatch",
     "disable_torch_function",
@@ -443,6 +444,16 @@ def skip_in_dynamo(function: F) -> F:
     marked._torchdynamo_disable = True
     marked._torchdynamo_disable_recursive = True
     marked._torchdynamo_disable_msg = "dispatch_core: modes and handlers are not compiled"
+    return function
+
+
+def constant_in_dynamo(function: F) -> F:
+    """Tell torch.compile to call this function while it traces, and to take its result as it is.
+
+    As torch.compiler.assume_constant_result does, but without importing Dynamo.
+    """
+    marked: Any = function
+    marked._dynamo_marked_constant = True
     return function
 
 
