@@ -11,6 +11,7 @@ from dispatch_core import NoHandlerError
 from subclass_utils import WrapperTensor
 
 from tests.subclass_utils.wrappers import (
+    Loose,
     Measured,
     Requantised,
     RequantisedInParts,
@@ -102,6 +103,47 @@ def test_compiled_equals_eager(cls: Any, name: str) -> None:
         assert torch.equal(value_of(other), value_of(one))
         aliases = torch._C._is_alias_of  # type: ignore[attr-defined]
         assert aliases(other, y) == aliases(one, x)
+
+
+RESULTS: dict[str, Callable[[Any], Any]] = {
+    "clone": lambda x: x.clone(),
+    "to": lambda x: x.to("cpu", copy=True),
+    "view of clone": lambda x: x.clone()[1:],
+    "several": lambda x: (x.clone(), x * 3, x.clone().t()),
+}
+
+
+def loss_of(results: Any) -> Any:
+    parts = results if isinstance(results, tuple) else (results,)
+    return sum((part * torch.arange(float(part.size(-1)))).sum() for part in parts)
+
+
+def seed(results: Any, cls: Any) -> None:
+    parts = results if isinstance(results, tuple) else (results,)
+    given = [torch.arange(float(part.numel())).view(part.size()) for part in parts]
+    wrapped = [
+        cls.from_plain(gradient, part) if type(part) is cls else gradient
+        for gradient, part in zip(given, parts, strict=True)
+    ]
+    torch.autograd.backward(parts, wrapped)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        pytest.param(cls, name, marks=[] if name == "several" else pytest.mark.long)
+        for cls in (Measured, Loose, Requantised, RequantisedInParts)
+        for name in RESULTS
+    ],
+)
+def test_gradient_of_a_compiled_result_is_that_of_the_eager_one(cls: Any, name: str) -> None:
+    compiled = torch.compile(RESULTS[name], backend="aot_eager", fullgraph=True)
+    for differentiate in (lambda results: loss_of(results).backward(), lambda y: seed(y, cls)):
+        x, y = made(cls).requires_grad_(), made(cls).requires_grad_()
+        differentiate(RESULTS[name](x))
+        differentiate(compiled(y))
+        assert torch.allclose(value_of(y.grad), value_of(x.grad), rtol=1e-3)
 
 
 @pytest.mark.slow

@@ -23,7 +23,9 @@ from subclass_utils._shared_data import (
     write_value,
 )
 from subclass_utils._torch_private import (
+    as_plain_tangent,
     is_alias_of,
+    is_fake,
     make_outside,
     others_are_watching,
     set_conj,
@@ -107,6 +109,11 @@ class PlainView(WrapperTensor):
             "a view of a wrapper's plain value cannot be given other data: write with copy_, or "
             "set the data of the wrapper itself"
         )
+
+    def contiguous(self, *args: Any, **kwargs: Any) -> Any:
+        """Give the values as a contiguous plain tensor."""
+        made = super().contiguous(*args, **kwargs)
+        return as_plain_tangent(made) if is_fake(made) else made
 
     def tolist(self) -> Any:
         """Give the values as Python numbers."""

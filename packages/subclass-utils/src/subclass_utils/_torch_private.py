@@ -23,6 +23,7 @@ __all__ = [
     "HIGHER_ORDER_OPERATOR",
     "WRAPPER_KEY",
     "WRAPPER_KEYS",
+    "as_plain_tangent",
     "composite_kernel",
     "composite_out_operators",
     "dispatch_keys",
@@ -312,3 +313,16 @@ _skip_all = _look_up(_eval_frame, "_FrameExecStrategy")(_skip, _skip)
 def skip_in_dynamo(code: CodeType) -> None:
     """Tell torch.compile to run this code as it is, and everything that it calls."""
     _set_strategy(code, _skip_all)
+
+
+def as_plain_tangent(plain: torch.Tensor) -> torch.Tensor:
+    """Give a tensor that torch.compile takes for what a wrapper's gradient is like.
+
+    It takes the example of a wrapper apart, also where that is none any more once it is detached
+    and contiguous; so the plain one says that it has no parts.
+    """
+    if hasattr(plain, "__tensor_flatten__"):
+        return plain
+    tangent: Any = plain.detach()
+    tangent.__tensor_flatten__ = lambda: ([], None)
+    return tangent  # type: ignore[no-any-return]

@@ -24,7 +24,12 @@ from subclass_utils._memory import NoMemory
 from subclass_utils._outside import outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
 from subclass_utils._shared_data import Step, connect, disconnect, make_from_plain
-from subclass_utils._torch_private import no_torch_function, skip_in_dynamo, without_modes
+from subclass_utils._torch_private import (
+    as_plain_tangent,
+    no_torch_function,
+    skip_in_dynamo,
+    without_modes,
+)
 
 __all__ = ["WrapperTensor"]
 
@@ -332,6 +337,16 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         for name, value in zip(cls.metadata, metadata, strict=True):
             setattr(made, name, value)
         return made
+
+    def __coerce_tangent_metadata__(self) -> Any:
+        """Say, by an example, what torch.compile is to expect as a gradient of this result.
+
+        It is plain where results are: it comes from an operator on them.
+        """
+        cls = type(self)
+        if cls.without_handler == "to_plain" if not cls._transparent else cls.mixing == "unwrap":
+            return as_plain_tangent(self.to_plain())
+        return self
 
     def __coerce_same_metadata_as_tangent__(
         self, expected: Any, expected_type: type[Any] | None = None
