@@ -107,7 +107,7 @@ def as_view_of(value: Any, source: Any) -> Any:
     return made
 
 
-_OF_THIS_OBJECT = {"_family", "_family_seen", "_from_data", "_view_of"}
+_OF_THIS_OBJECT = {"_family", "_family_seen", "_from_data"}
 """Attributes that say with whom an object shares its data: a copy shares it with nobody."""
 
 
@@ -178,8 +178,7 @@ def _is_part_of_another(wrapper: Any) -> bool:
 
     A copy shares none of them: what is written to it could not be written to the whole.
     """
-    link = wrapper.__dict__.get("_view_of")
-    return link is not None and bool(link.steps)
+    return bool(getattr(wrapper.__dict__, "steps", ()))
 
 
 def reduce_wrapper(wrapper: Any) -> tuple[Any, ...]:

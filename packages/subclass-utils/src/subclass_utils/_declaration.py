@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import inspect
 import keyword
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ __all__ = [
 
 _MIXING = ("error", "wrap", "unwrap")
 _WITHOUT_HANDLER = ("error", "to_plain")
-_PLAIN_TYPES = (
+_PLAIN_TYPES = {
     type(None),
     bool,
     int,
@@ -43,7 +43,7 @@ _PLAIN_TYPES = (
     torch.layout,
     torch.memory_format,
     torch.Size,
-)
+}
 _CONTAINERS = (tuple, list, set, frozenset)
 
 
@@ -123,7 +123,7 @@ def check_class(cls: type[Any], overridden: set[str]) -> None:
 
 
 # What is kept in a wrapper's `__dict__` beside what its class declares.
-_RESERVED = {"_family", "_family_seen", "_from_data", "_is_param", "_view_of"}
+_RESERVED = {"_family", "_family_seen", "_from_data", "_is_param"}
 
 
 def _is_of_base(cls: type[Any], name: str) -> bool:
@@ -183,6 +183,32 @@ def check_object(wrapper: Any) -> None:
     Raises: DeclarationError.
     """
     cls = type(wrapper)
+    if not _is_complete(cls, wrapper.__dict__):
+        _check_attributes(cls, wrapper)
+    if cls._transparent:
+        inner = getattr(wrapper, cls.inner_tensors[0])
+        if outside_differs(wrapper, inner):
+            raise DeclarationError(
+                f"{cls.__qualname__}: __new__ says an outside of {_outside_text(wrapper)}, but "
+                f"the inner tensor {cls.inner_tensors[0]!r} has {_outside_text(inner)}. A class "
+                "whose outside differs must give to_plain(self) and the classmethod "
+                "from_plain(cls, plain, like); else leave __new__ away.",
+                cls=cls,
+            )
+
+
+def _is_complete(cls: type[Any], attributes: Mapping[str, Any]) -> bool:
+    """Say whether everything is there, where that is seen at a glance."""
+    for name in cls.inner_tensors:
+        if not isinstance(attributes.get(name), torch.Tensor):
+            return False
+    for name in cls.metadata:
+        if name not in attributes or type(attributes[name]) not in _PLAIN_TYPES:
+            return False
+    return True
+
+
+def _check_attributes(cls: type[Any], wrapper: Any) -> None:
     for name in cls.inner_tensors:
         wrong = _no_tensor(wrapper, name)
         if wrong:
@@ -203,16 +229,6 @@ def check_object(wrapper: Any) -> None:
             raise DeclarationError(
                 f"{cls.__qualname__}: metadata {name!r} is {problem}, which cannot travel; "
                 f"{_TRAVELLERS}",
-                cls=cls,
-            )
-    if cls._transparent:
-        inner = getattr(wrapper, cls.inner_tensors[0])
-        if outside_differs(wrapper, inner):
-            raise DeclarationError(
-                f"{cls.__qualname__}: __new__ says an outside of {_outside_text(wrapper)}, but "
-                f"the inner tensor {cls.inner_tensors[0]!r} has {_outside_text(inner)}. A class "
-                "whose outside differs must give to_plain(self) and the classmethod "
-                "from_plain(cls, plain, like); else leave __new__ away.",
                 cls=cls,
             )
 

@@ -17,7 +17,6 @@ from subclass_utils._copying import as_view_of, describe_outside, make_described
 from subclass_utils._roles import Roles, each_in, roles_of
 from subclass_utils._shared_data import (
     Memories,
-    Step,
     connect,
     fill,
     inner_of,
@@ -90,7 +89,7 @@ def _alias(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, An
     wrapper = args[0]
     made = _rebuilt(cls, wrapper, [op(tensor) for tensor in inner_of(wrapper)])
     share_storage(made, wrapper)
-    connect(made, wrapper, Step(op, (), {}))
+    connect(made, wrapper)
     return made
 
 

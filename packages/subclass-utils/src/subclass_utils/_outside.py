@@ -22,7 +22,14 @@ from subclass_utils._torch_private import (
     skip_in_dynamo,
 )
 
-__all__ = ["alias_outside", "new_outside", "outside_differs", "outside_like", "update_outside"]
+__all__ = [
+    "alias_outside",
+    "needs_wrapper_key",
+    "new_outside",
+    "outside_differs",
+    "outside_like",
+    "update_outside",
+]
 
 # Those that torch can report without asking the handler (prim::layout).
 _LAYOUTS = (torch.strided, torch.sparse_coo, mkldnn_layout)
@@ -42,13 +49,7 @@ def new_outside(
     requires_grad: bool,
     asks_for_layout: bool = False,
 ) -> Any:
-    """Make a wrapper without attributes, with the wrappers' own dispatch key.
-
-    The kernels for that key are registered before the first one is made, and not at import: torch
-    takes some milliseconds to look through its operators.
-    """
-    if not _kernels_are_registered:
-        _register_kernels()
+    """Make a wrapper without attributes, with the wrappers' own dispatch key if it needs it."""
     return make_outside(
         cls,
         size,
@@ -63,8 +64,22 @@ def new_outside(
         None,
         False,
         asks_for_layout,
-        WRAPPER_KEYS,
+        WRAPPER_KEYS if needs_wrapper_key(cls, dtype) else None,
     )
+
+
+def needs_wrapper_key(cls: type[Any], dtype: torch.dtype) -> bool:
+    """Say whether one of the kernels for the wrappers' own dispatch key may matter to a wrapper.
+
+    Where the outside differs, only those do that keep torch from reading indices and sizes, which
+    are of int64, from memory that is not there.
+
+    The kernels are registered before the first wrapper is made, and not at import: torch takes
+    some milliseconds to look through its operators.
+    """
+    if not _kernels_are_registered:
+        _register_kernels()
+    return cls._transparent or dtype is torch.int64
 
 
 def _register_kernels() -> None:

@@ -15,7 +15,7 @@ from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
 from subclass_utils._own_writes import OwnWrites
 from subclass_utils._roles import each_in, roles_of
-from subclass_utils._shared_data import Step, connect
+from subclass_utils._shared_data import KEEP_ALL, connect
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
     composite_kernel,
@@ -169,7 +169,7 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
     checks = cls.mixing == "error"
     after = Transparent(cls, func) if cls._transparent and hasattr(func, "_schema") else None
     views = _view_source(func)
-    connects = views and not cls._transparent
+    connects = None if not views or cls._transparent else _connecting(func)
     roles = roles_of(func) if hasattr(func, "_schema") else None
     writes = None if roles is None or not roles.writes else OwnWrites(cls, func, roles)
 
@@ -185,23 +185,27 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
             result = _all_views_of(result, args[0])
         if after is not None and after.touches:
             after.in_step(args, kwargs, result)
-        if connects and args:
-            _connect_all(func, args, kwargs, result)
+        if connects is not None and args:
+            connects(args, kwargs, result)
         return result
 
     return run
 
 
-def _connect_all(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-    """Let a write into views that a handler made be one into the whole."""
-    source, *rest = args
-    if isinstance(result, list | tuple):
-        parts = [(value, Step(func, tuple(rest), kwargs, i)) for i, value in enumerate(result)]
-    else:
-        parts = [(result, Step(func, tuple(rest), kwargs))]
-    for value, step in parts:
-        if value is not source and isinstance(value, type(source)):
-            connect(value, source, step)
+def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], None]:
+    """Make what lets a write into the views that a handler made be one into the whole."""
+    keeps_all = func in KEEP_ALL
+
+    def connect_all(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        source = args[0]
+        if isinstance(result, list | tuple):
+            for index, part in enumerate(result):
+                if part is not source and isinstance(part, type(source)):
+                    connect(part, source, (func, args[1:], kwargs, index))
+        elif result is not source and isinstance(result, type(source)):
+            connect(result, source, None if keeps_all else (func, args[1:], kwargs, None))
+
+    return connect_all
 
 
 def _view_source(func: Any) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
-from weakref import ReferenceType, WeakSet, ref
+from weakref import ref
 
 import torch
 
@@ -21,6 +20,7 @@ from subclass_utils._errors import ResizeError, ViewError
 from subclass_utils._torch_private import increment_version, is_alias_of
 
 __all__ = [
+    "KEEP_ALL",
     "Family",
     "Memories",
     "Step",
@@ -44,55 +44,63 @@ __all__ = [
 
 _aten = torch.ops.aten
 _set_data = torch.Tensor.data.__set__  # type: ignore[attr-defined]
-_KEEP_ALL = {_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default}
+KEEP_ALL = {_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default}
+"""Operators that give the whole again, which is no step to a part."""
 
 
 class Family:
-    """A wrapper's data, and the live links of the wrappers that share it."""
+    """A wrapper's data, and the links of the wrappers that share it, as long as these live."""
+
+    __slots__ = ("_links",)
 
     def __init__(self) -> None:
-        self.links: WeakSet[Link] = WeakSet()
+        self._links: set[ref[Link]] = set()
+
+    def add(self, link: Link) -> None:
+        """Add the link of one that shares the data."""
+        links = self._links
+        links.add(ref(link, links.discard))
+
+    @property
+    def links(self) -> list[Link]:
+        """List the links of those that are alive."""
+        return [link for each in self._links.copy() if (link := each()) is not None]
 
 
-@dataclass(frozen=True)
-class Step:
-    """The operator that made one part out of another; `index` if it makes several."""
-
-    op: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    index: int | None = None
-
-    def of(self, whole: Any) -> Any:
-        """Give the part."""
-        made = self.op(whole, *self.args, **self.kwargs)
-        return made if self.index is None else made[self.index]
+Step = tuple[Any, Sequence[Any], Mapping[str, Any], int | None]
+"""The operator that made one part out of another, its other arguments, and which part it is, if
+the operator makes several."""
 
 
-class Attributes(dict[str, Any]):
-    """A wrapper's `__dict__`, which can be referred to weakly.
+def _part(whole: Any, step: Step) -> Any:
+    """Make the part of a whole that an operator made."""
+    op, args, kwargs, index = step
+    made = op(whole, *args, **kwargs)
+    return made if index is None else made[index]
 
-    Not the wrapper itself, because torch swaps no tensors to which there are weak references; when
-    it does swap two, the attributes go along with the data.
+
+class Link(dict[str, Any]):
+    """A wrapper's `__dict__`, that says too how it came out of `root`, whose data it shares.
+
+    By no steps if it shares all of it. `apart` once its shape was changed in place: it cannot
+    follow the root any more.
+
+    The root refers to it weakly. To the `__dict__` and not to the wrapper, because torch swaps no
+    tensors to which there are weak references; when it does swap two, this goes along with the
+    data.
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_shares", "apart", "family", "root", "steps")
 
-
-@dataclass(eq=False)
-class Link:
-    """How a wrapper came out of `root`, whose data it shares; by no steps if it shares all.
-
-    `in_memory` if all inner tensors share memory with the root's, so that what is written there
-    is seen here. `apart` once its shape was changed in place: it cannot follow the root any more.
-    """
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
 
     root: Any
     family: Family
-    attributes: ReferenceType[Attributes]
-    steps: tuple[Step, ...] = ()
-    in_memory: bool = True
-    apart: bool = False
+    steps: tuple[Step, ...]
+    apart: bool
+    _shares: bool | None
 
     @property
     def holds(self) -> bool:
@@ -100,28 +108,34 @@ class Link:
         return self.root.__dict__.get("_family") is self.family
 
     @property
+    def in_memory(self) -> bool:
+        """Say whether all inner tensors share memory with the root's.
+
+        What is written there is seen here then. Only who writes asks, so it is found out then.
+        """
+        if self._shares is not None:
+            return self._shares
+        cls = type(self.root)
+        own = [self.get(name, getattr(cls, name, None)) for name in cls.inner_tensors]
+        return not self.steps or _share_memory(own, inner_of(self.root))
+
+    @property
     def follows(self) -> bool:
         """Say whether the wrapper can be given other inner tensors and metadata."""
-        attributes = self.attributes()
-        if attributes is None:
-            return True
         cls = type(self.root)
         return not self.apart and not any(
-            name not in attributes if name in cls.inner_tensors else _is_set_by_class(cls, name)
+            name not in self if name in cls.inner_tensors else _is_set_by_class(cls, name)
             for name in (*cls.inner_tensors, *cls.metadata)
         )
 
     def follow(self) -> None:
         """Give the wrapper what the root has now."""
-        attributes = self.attributes()
-        if attributes is None:
-            return
         made = self.root.detach()
         for step in self.steps:
-            made = step.of(made)
+            made = _part(made, step)
         cls = type(self.root)
         for name in (*cls.inner_tensors, *cls.metadata):
-            attributes[name] = getattr(made, name)
+            self[name] = getattr(made, name)
 
 
 def _is_set_by_class(cls: type[Any], name: str) -> bool:
@@ -130,49 +144,59 @@ def _is_set_by_class(cls: type[Any], name: str) -> bool:
 
 def family_of(wrapper: Any) -> Family:
     """Give the family of a wrapper that others share data with."""
-    family: Family = wrapper.__dict__.setdefault("_family", Family())
+    attributes = wrapper.__dict__
+    family: Family | None = attributes.get("_family")
+    if family is None:
+        family = attributes.setdefault("_family", Family())
     return family
 
 
 def link_of(wrapper: Any) -> Link | None:
     """Say where a wrapper has its data from; None for one with data of its own."""
-    link: Link | None = wrapper.__dict__.get("_view_of")
-    return link if link is not None and link.holds else None
+    link = wrapper.__dict__
+    return link if link.__class__ is Link and link.holds else None
 
 
-def connect(made: Any, source: Any, step: Step) -> None:
-    """Remember that a wrapper shares the data of another one."""
-    link = link_of(source)
-    root, steps = (source, ()) if link is None else (link.root, link.steps)
-    family = family_of(root)
-    if step.op not in _KEEP_ALL:
-        steps = (*steps, step)
-    if not isinstance(made.__dict__, Attributes):
-        made.__dict__ = Attributes(made.__dict__)
-    in_memory = (link is None or link.in_memory) and (
-        step.op in _KEEP_ALL or _shares_memory(made, source)
-    )
-    apart = link is not None and link.apart
-    new = Link(root, family, ref(made.__dict__), steps, in_memory, apart)
-    family.links.add(new)
-    made.__dict__["_view_of"] = new
+def connect(made: Any, source: Any, step: Step | None = None) -> None:
+    """Remember that a wrapper shares the data of another one; all of it if by no step.
+
+    Whatever can wait until somebody writes, which few do, is left until then.
+    """
+    known = link_of(source)
+    link = Link(made.__dict__)
+    if known is None:
+        link.root, link.steps, link.apart = source, () if step is None else (step,), False
+    else:
+        link.root, link.apart = known.root, known.apart
+        link.steps = known.steps if step is None else (*known.steps, step)
+    link.family = family_of(link.root)
+    link._shares = None
+    if type(made)._in_slots:  # where the link does not see them
+        link._shares = (known is None or known.in_memory) and (
+            step is None or _share_memory(inner_of(made), inner_of(source))
+        )
+    link.family.add(link)
+    made.__dict__ = link
 
 
-def _shares_memory(part: Any, whole: Any) -> bool:
-    return all(map(in_one_memory, inner_of(part), inner_of(whole)))
+def _share_memory(part: Sequence[Any], whole: Sequence[Any]) -> bool:
+    return all(map(in_one_memory, part, whole))
 
 
-def in_one_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+def in_one_memory(one: torch.Tensor | None, other: torch.Tensor) -> bool:
     """Say whether what is written into one tensor may be seen in the other."""
     if one is other:
         return True
+    if one is None:
+        return False
     return one.layout is other.layout is torch.strided and is_alias_of(one, other)
 
 
 def disconnect(wrapper: Any) -> None:
     """Forget what shares a wrapper's data, and whose data it shares: it has other data now."""
     wrapper.__dict__.pop("_family", None)
-    wrapper.__dict__.pop("_view_of", None)
+    if wrapper.__dict__.__class__ is Link:
+        wrapper.__dict__ = dict(wrapper.__dict__)
 
 
 # ── plain values ────────────────────────────────────────────────────────────────────────────────
@@ -263,7 +287,7 @@ class Memories:
             )
         part = self.window(link.root)
         for step in link.steps if part is not None else ():
-            part = step.of(part)
+            part = _part(part, step)
         return part
 
     def _memory(self, root: Any) -> torch.Tensor:
@@ -372,7 +396,7 @@ def fill(target: Any, source: Any) -> None:
 
 def _links_of(root: Any) -> list[Link]:
     family: Family | None = root.__dict__.get("_family")
-    return [] if family is None else list(family.links)
+    return [] if family is None else family.links
 
 
 def _copy_into(own: torch.Tensor, new: torch.Tensor) -> None:
@@ -398,7 +422,7 @@ def replace(target: Any, source: Any) -> None:
             "not follow a change of its shape. Change `tensor.detach()`, or the tensor itself "
             "under torch.no_grad()."
         )
-    if family is not None and len(family.links):
+    if family is not None and family.links:
         raise ViewError(
             f"{cls.__qualname__}: views, detached tensors or Parameters made of this tensor share "
             "its data and cannot follow a change of its shape in place. Give them up first, or "

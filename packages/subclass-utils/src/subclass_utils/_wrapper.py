@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -21,9 +22,9 @@ from subclass_utils._declaration import (
 )
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
-from subclass_utils._outside import outside_like
+from subclass_utils._outside import needs_wrapper_key, outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
-from subclass_utils._shared_data import Step, connect, disconnect, make_from_plain
+from subclass_utils._shared_data import connect, disconnect, make_from_plain
 from subclass_utils._torch_private import (
     as_plain_tangent,
     no_torch_function,
@@ -40,7 +41,11 @@ class _WrapperMeta(torch._C._TensorMeta):
     """Checks an object when it has been made, and keeps a class's table and plans together."""
 
     def __call__(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        wrapper = with_wrapper_key(cls, cls.__new__(cls, *args, **kwargs))
+        wrapper = cls.__new__(cls, *args, **kwargs)
+        if wrapper.__class__ is not cls or (
+            cls._makes_outside and needs_wrapper_key(cls, wrapper.dtype)
+        ):
+            wrapper = with_wrapper_key(cls, wrapper)
         if isinstance(wrapper, cls):
             wrapper.__init__(*args, **kwargs)
             check_object(wrapper)
@@ -88,6 +93,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     _plans: ClassVar[dict[Any, Any]]
     _transparent: ClassVar[bool] = True
     _is_part: ClassVar[bool] = False
+    _makes_outside: ClassVar[bool] = False  # by a `__new__` that is not ours
+    _in_slots: ClassVar[bool] = False  # some inner tensor is no entry of `__dict__`
 
     __torch_function__ = no_torch_function
 
@@ -100,6 +107,11 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             len(cls.inner_tensors) == 1
             and "to_plain" not in _overridden(cls)
             and "from_plain" not in _overridden(cls)
+        )
+        cls._makes_outside = "__new__" in _overridden(cls)
+        cls._in_slots = any(
+            hasattr(inspect.getattr_static(cls, name, None), "__set__")
+            for name in cls.inner_tensors
         )
         cls._set_up_table()
         _make_honest(cls)
@@ -151,6 +163,10 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         if _is_made(self, values):
             return
         names = (*cls.inner_tensors, *cls.metadata)
+        if len(values) == len(names) and not named and not requires_grad:
+            for name, value in zip(names, values, strict=True):
+                setattr(self, name, value)
+            return
         if len(values) > len(names):
             raise DeclarationError(
                 f"{cls.__qualname__} takes {', '.join(names)}: got {len(values)} arguments", cls=cls
@@ -369,7 +385,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         if self._is_part:
             made.__dict__["_family_seen"] = self.__dict__.get("_family_seen")
         elif not self._transparent:
-            connect(made, self, Step(torch.ops.aten.detach.default, (), {}))
+            connect(made, self)
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
