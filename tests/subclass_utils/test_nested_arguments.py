@@ -121,6 +121,51 @@ def test_collectives_write_inner_tensors(name: str) -> None:
         assert out.tolist() == [0.0, 1.0, 2.0]
 
 
+# The wrapper is where torch looks for no class; the other tensor is plain.
+IN_LISTS_OF_LISTS: dict[str, Any] = {
+    "scatter": lambda w, p: dist.scatter(p, [w], src=0),
+    "all_gather": lambda w, p: dist.all_gather([w], p),
+    "all_gather_coalesced": lambda w, p: dist.all_gather_coalesced([[w]], [p]),
+    "gather": lambda w, p: dist.gather(p, [w], dst=0),
+    "reduce_scatter": lambda w, p: dist.reduce_scatter(p, [w]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("name", IN_LISTS_OF_LISTS)
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.filterwarnings("ignore:.torch.distributed.all_gather_coalesced. will be deprecated")
+def test_collective_finds_wrappers_that_are_all_in_lists_of_lists(
+    name: str, inference: bool
+) -> None:
+    makes: list[Any] = [
+        Measured,
+        lambda plain: Measured(Measured(plain)),
+        ScaledOnPlain.from_plain,
+    ]
+    for make in makes:
+        with torch.inference_mode(inference):
+            w, p = make(torch.arange(3.0)), torch.ones(3) * 2
+            if isinstance(w, ScaledOnPlain):
+                with pytest.raises(NoHandlerError, match="Communicate the inner tensors"):
+                    IN_LISTS_OF_LISTS[name](w, p)
+                continue
+            IN_LISTS_OF_LISTS[name](w, p)
+        while isinstance(w, WrapperTensor):
+            w = w.to_plain()
+        wanted = [2.0, 2.0, 2.0] if "gather" in name else [0.0, 1.0, 2.0]
+        assert (w.tolist(), p.tolist()) == (wanted, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("process_group")
+def test_collective_on_plain_tensors_is_as_before() -> None:
+    x, out = torch.arange(3.0), torch.zeros(3)
+    dist.scatter(out, [x], src=0)
+    assert torch.equal(out, x)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.usefixtures("process_group")

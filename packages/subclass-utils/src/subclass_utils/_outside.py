@@ -86,6 +86,7 @@ def _register_kernels() -> None:
     global _kernels_are_registered
     import_module("subclass_utils._whole")  # Python lets one thread do it, and the others wait
     import_module("subclass_utils._sequences")
+    import_module("subclass_utils._collectives")
     _kernels_are_registered = True
 
 

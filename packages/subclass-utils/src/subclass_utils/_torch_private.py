@@ -21,6 +21,7 @@ from dispatch_core._for_subclass_utils import look_up
 
 __all__ = [
     "HIGHER_ORDER_OPERATOR",
+    "KEY_OF_ALL_CALLS",
     "WRAPPER_KEY",
     "WRAPPER_KEYS",
     "as_plain_tangent",
@@ -37,6 +38,7 @@ __all__ = [
     "is_alias_of",
     "is_composite_implicit",
     "is_fake",
+    "keys_below_all_calls",
     "keys_below_wrapper_key",
     "looking_for_no_modes",
     "looks_for_modes",
@@ -46,6 +48,7 @@ __all__ = [
     "no_torch_function",
     "others_are_watching",
     "outside_of_handlers",
+    "register_kernels",
     "restore_caller_state",
     "set_conj",
     "set_neg",
@@ -77,6 +80,13 @@ through it.
 _wrapper_key = _look_up(torch._C, "_parse_dispatch_key")(WRAPPER_KEY)
 WRAPPER_KEYS: Any = _look_up(torch._C, "DispatchKeySet")(_wrapper_key)
 keys_below_wrapper_key: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(_wrapper_key)
+
+KEY_OF_ALL_CALLS = "BackendSelect"
+"""A dispatch key that every call carries, whatever its tensors are, and after modes and classes."""
+
+keys_below_all_calls: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(
+    _look_up(torch._C, "_parse_dispatch_key")(KEY_OF_ALL_CALLS)
+)
 dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
 
 
@@ -248,17 +258,22 @@ def composite_out_operators() -> list[str]:
     return names
 
 
-def wrapper_kernels(namespace: str) -> Callable[[str, Callable[..., Any]], None]:
-    """Open a library for kernels of the wrappers' own key, which get the set of keys first.
+def register_kernels(namespace: str, key: str) -> Callable[[str, Callable[..., Any]], None]:
+    """Open a library for kernels of a dispatch key, which get the set of keys first.
 
     They last as long as the function that is given.
     """
-    library = _dispatch_library("IMPL", namespace, WRAPPER_KEY, __file__, 0)
+    library = _dispatch_library("IMPL", namespace, key, __file__, 0)
 
     def register(name: str, kernel: Callable[..., Any]) -> None:
-        library.impl(name.partition("::")[2], WRAPPER_KEY, kernel, True)
+        library.impl(name.partition("::")[2], key, kernel, True)
 
     return register
+
+
+def wrapper_kernels(namespace: str) -> Callable[[str, Callable[..., Any]], None]:
+    """Open a library for kernels of the wrappers' own key."""
+    return register_kernels(namespace, WRAPPER_KEY)
 
 
 def fall_through_wrapper_key() -> torch.library.Library:
