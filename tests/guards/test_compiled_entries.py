@@ -443,6 +443,50 @@ def test_part_behind_a_graph_break() -> None:
         rest.explain(torch.ones(2))
 
 
+def calls_broken(x: torch.Tensor) -> torch.Tensor:
+    return broken(x) + 1
+
+
+def test_function_that_was_compiled_by_the_way() -> None:
+    compiled = compile_eagerly(calls_broken)
+    compiled(torch.ones(2))
+    own, rest = guards.inspect(broken)
+    assert own.function == "broken"
+    assert "resume_in_broken" in rest.function
+    assert own.explain(torch.ones(2)) is None
+    assert own.explain(torch.ones(3)) is not None
+    module = Net()
+    compile_eagerly(module)(torch.ones(2, 3))
+    (report,) = guards.inspect(module)
+    assert report.explain(torch.ones(2, 3)) is None
+
+
+def test_compiled_function_that_is_taken_into_another() -> None:
+    inner = compile_eagerly(closing_over(2))
+    outer = compile_eagerly(lambda x: inner(x) + 1)
+    outer(torch.ones(2))
+    assert guards.inspect(inner) == []
+    assert len(guards.inspect(outer)) == 1
+
+
+def test_callables_that_share_code_are_told_apart() -> None:
+    class Called:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    def plus(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x + n
+
+    callables = [Called(), functools.partial(plus, n=3), torch.relu, nn.functional.relu]
+    compiled = [compile_eagerly(c) for c in callables]
+    for each in compiled:
+        each(torch.ones(2))
+    for each in compiled:
+        (report,) = guards.inspect(each)
+        assert report.explain(torch.ones(2)) is None
+        assert report.explain(torch.ones(3)) is not None
+
+
 def test_function_compiled_twice_over() -> None:
     compiled = compile_eagerly(compile_eagerly(add))
     compiled(torch.ones(2), 2, {"double": True})

@@ -131,12 +131,28 @@ def inspect(compiled_fn: Any) -> list[EntryReport]:
     compiled nothing for it, as before the first call. Torch keeps compilations with the code, so
     that closures and methods of one code, and modules of one class, share theirs.
 
+    A function that a compiled one calls has compilations of its own where torch could not take it
+    into its caller's; give that function itself. Of a module of torch's own that is compiled in
+    place, as by ``layer.compile()``, torch compiles nothing: it skips that code.
+
     Raises:
-        NotCompiledError: it was not given to ``torch.compile``.
+        NotCompiledError: it was not given to ``torch.compile``, nor compiled by the way.
         UnsupportedTorchError: the installed torch keeps its compilations in another way.
     """
-    backend = _backend(compiled_fn)
-    places = [dataclasses.replace(place, backend=backend) for place in _places(compiled_fn)]
+    places = _places(compiled_fn)
+    given = places is not None
+    if places is None:
+        places = _own_places(compiled_fn)
+    else:
+        backend = _backend(compiled_fn)
+        places = [dataclasses.replace(place, backend=backend) for place in places]
+    reports = _reports(places)
+    if not (reports or given):
+        raise _not_compiled(compiled_fn)
+    return reports
+
+
+def _reports(places: list[_Place]) -> list[EntryReport]:
     entries_of = private.cache_entries()
     reports: list[EntryReport] = []
     try:
@@ -145,9 +161,7 @@ def inspect(compiled_fn: Any) -> list[EntryReport]:
                 here = (
                     place
                     if number == 0
-                    else dataclasses.replace(
-                        place, code=code, bind=_no_binder(code), owner_class=None
-                    )
+                    else dataclasses.replace(place, code=code, bind=_no_binder(code), shared=False)
                 )
                 reports += [_report(entry, here) for entry in entries_of(code)]
     except AttributeError as error:
@@ -168,31 +182,39 @@ class _Place:
     code: types.CodeType
     globals: dict[str, Any]
     bind: Callable[..., dict[str, Any]]
-    owner_class: type | None = None
+    shared: bool = False  # by everything that has no code of its own that torch would compile
     backend: Any = None
 
     def takes(self, guards: tuple[GuardReport, ...]) -> bool:
-        """Tell whether guards may be about this owner, where all modules share one code."""
-        if self.owner_class is None:
+        """Tell whether guards may be about this callable, where many share one code."""
+        if not self.shared:
             return True
-        wanted = [g for g in guards if g.code == "TYPE_MATCH" and g.source == "L['fn']"]
-        return not wanted or all(g._leaf(self.bind()["fn"]) for g in wanted)
+        fn = self.bind()["fn"]
+        whose = {"L['fn']": fn, "L['fn'].__code__": getattr(fn, "__code__", None)}
+        kinds = ("TYPE_MATCH", "ID_MATCH")
+        wanted = [g for g in guards if g.code in kinds and g.source in whose]
+        return all(g._leaf(whose[g.source]) for g in wanted)
 
 
-def _places(compiled_fn: Any) -> list[_Place]:
+def _places(compiled_fn: Any) -> list[_Place] | None:
+    """Find the code that stands for what torch.compile gave; None for what it did not give."""
     if is_a(compiled_fn, torch.nn.Module):
         return _places_of_module(compiled_fn)
     function, owner = _unbound(compiled_fn)
     inner = _unwrapped(function)
     if inner is function:
-        raise _not_compiled(compiled_fn)
+        return None
     if is_a(inner, torch.nn.Module):
         return _places_of_module(compiled_fn, inner)
     inner, bound_to = _unbound(inner)
     owner = bound_to if owner is None else owner
-    if not is_a(inner, types.FunctionType):
-        raise _not_compiled(compiled_fn)
-    return [_place_of(inner, owner)]
+    return [_place_of(inner, owner)] if is_a(inner, types.FunctionType) else None
+
+
+def _own_places(value: Any) -> list[_Place]:
+    """Find the code of a plain function, method or module."""
+    function, owner = _unbound(value.forward if is_a(value, torch.nn.Module) else value)
+    return [_place_of(function, owner)] if is_a(function, types.FunctionType) else []
 
 
 def _unbound(function: Any) -> tuple[Any, Any]:
@@ -259,7 +281,7 @@ def _backend_in_words(backend: Any) -> str:
     return f"{text} ({', '.join(options)})" if options else text
 
 
-def _places_of_module(compiled: Any, module: Any = None) -> list[_Place]:
+def _places_of_module(compiled: Any, module: Any = None) -> list[_Place] | None:
     """Find the code that stands for a module: its forward, or what torch calls in its place."""
     entry = compiled
     if module is None:
@@ -269,14 +291,12 @@ def _places_of_module(compiled: Any, module: Any = None) -> list[_Place]:
         else:
             module, entry = compiled, getattr(compiled, "_compiled_call_impl", None)
         if entry is None:
-            raise _not_compiled(compiled)
+            return None
     places = []
     # A module of torch's own is called through a function of torch's that all of them share.
     shared = entry
     while shared is not None:
-        code = getattr(shared, "__code__", None)
-        cells = python_inspect.getclosurevars(shared).nonlocals if code is not None else {}
-        if code is not None and code.co_name == "inner" and cells.get("fn") is not None:
+        if _is_shared(shared):
             places.append(_shared_place(shared, module))
         shared = getattr(shared, "_torchdynamo_orig_callable", None)
     forward: Any = module.forward
@@ -293,16 +313,26 @@ def _shared_place(function: types.FunctionType, module: Any) -> _Place:
     def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
         return {"args": args, "kwargs": kwargs, "fn": module}
 
-    return _Place(function.__code__, function.__globals__, bind, type(module))
+    return _Place(function.__code__, function.__globals__, bind, shared=True)
+
+
+def _is_shared(function: Any) -> bool:
+    """Tell whether this is the function of torch's through which it calls what has no own code."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_name != "inner":
+        return False
+    return python_inspect.getclosurevars(function).nonlocals.get("fn") is not None
 
 
 def _place_of(function: types.FunctionType, owner: Any) -> _Place:
-    return _Place(function.__code__, function.__globals__, _binder(function, owner))
+    bind, shared = _binder(function, owner), _is_shared(function)
+    return _Place(function.__code__, function.__globals__, bind, shared)
 
 
 def _not_compiled(value: object) -> NotCompiledError:
     return NotCompiledError(
-        f"{spell(value)} was not given to torch.compile: pass what torch.compile returned"
+        f"{spell(value)} was not given to torch.compile: pass what torch.compile returned, or a "
+        "function that it compiled by the way"
     )
 
 
