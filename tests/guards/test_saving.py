@@ -236,13 +236,17 @@ TEXT = dumps(
         ("[]", "no set of saved guards"),
         ("{}", "no set of saved guards"),
         ("NaN", "no set of saved guards"),
-        ('{"format": "guards", "version": 2, "guards": []}', "update guards to read it"),
+        ('{"format": "guards", "version": 3, "guards": []}', "update guards to read it"),
+        (
+            '{"format": "guards", "version": 1, "guards": []}',
+            "version 1; this package reads version 2: write them anew, with dumps",
+        ),
         ('{"format": "guards", "version": "1", "guards": []}', "saved guards of version '1'"),
         ('{"format": "guards", "version": true, "guards": []}', "saved guards of version True"),
-        ('{"format": "guards", "version": 1}', '"guards" must be a list'),
-        ('{"format": "guards", "version": 1, "guards": [3]}', "guard 0 must be an object"),
+        ('{"format": "guards", "version": 2}', '"guards" must be a list'),
+        ('{"format": "guards", "version": 2, "guards": [3]}', "guard 0 must be an object"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_no_saved_set(text: str, message: str) -> None:
     with pytest.raises(SavedGuardsError, match=message):

@@ -25,7 +25,7 @@ from guards._value_sources import ChainedValueSource, ValueSource
 __all__ = ["dumps", "loads", "saveable", "verify"]
 
 FORMAT = "guards"
-VERSION = 1
+VERSION = 2
 _MAX_LINKS = 10_000
 
 _SOURCES: dict[str, type[ValueSource]] = {}
@@ -157,10 +157,13 @@ def loads(text: str) -> list[Guard]:
         raise SavedGuardsError('this is no set of saved guards: "format" must be "guards"')
     version = document.get("version")
     if version != VERSION or type(version) is not int:
-        hint = "update guards to read it" if type(version) is int and version > VERSION else ""
+        hint = ""
+        if type(version) is int:
+            newer = version > VERSION
+            hint = ": update guards to read it" if newer else ": write them anew, with dumps"
         raise SavedGuardsError(
             f"saved guards of version {spell(version, 20)}; this package reads version {VERSION}"
-            + (f": {hint}" if hint else "")
+            + hint
         )
     _no_more_than(("format", "version", "guards"), document, "the text")
     entries = _need(document.get("guards"), list, '"guards"')

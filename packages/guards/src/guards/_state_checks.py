@@ -21,13 +21,10 @@ def _autocast() -> dict[str, Any]:
         return {}
     on = {
         device: torch.get_autocast_dtype(device)
-        for device in _AUTOCAST_DEVICES
+        for device in private.AUTOCAST_DEVICES
         if torch.is_autocast_enabled(device)
     }
     return {**on, "cache": torch.is_autocast_cache_enabled()}
-
-
-_AUTOCAST_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "ipu", "xla", "maia")
 
 
 def _deterministic() -> dict[str, bool]:
