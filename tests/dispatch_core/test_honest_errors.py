@@ -219,7 +219,7 @@ AnsweringMode.table.fallback(answers)
 one = torch.ones(1)
 WRONG: dict[str, tuple[Callable[[Any], object], Any, str]] = {
     "str": (lambda a: a + 1, "text", "a str, but the operator gives Tensor"),
-    "int": (lambda a: a + 1, 3, "a int, but the operator gives Tensor"),
+    "int": (lambda a: a + 1, 3, "an int, but the operator gives Tensor"),
     "list": (lambda a: a + 1, [one], "a list of Tensor, but the operator gives Tensor"),
     "one of two": (
         lambda a: torch.max(a, 0),
@@ -249,12 +249,12 @@ WRONG: dict[str, tuple[Callable[[Any], object], Any, str]] = {
     "tensor for a list": (
         lambda a: torch.ops.aten.unbind_copy.int(a),
         one,
-        "a Tensor, but the operator gives List[Tensor]",
+        "a Tensor, but the operator gives Tensor[]",
     ),
     "None in a list": (
         lambda a: torch.ops.aten.unbind_copy.int(a),
         [None],
-        "a list of NoneType, but the operator gives List[Tensor]",
+        "a list of NoneType, but the operator gives Tensor[]",
     ),
     "str for bool": (
         lambda a: torch.equal(a, a),

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dispatch_core import _torch_private as private
+from dispatch_core._describe import op_name
 from dispatch_core._errors import NoHandlerError
-from dispatch_core._honest import answering, op_name
+from dispatch_core._honest import answering
 from dispatch_core._mode import DispatchMode
 from dispatch_core._mode_stack import QuietMode
 

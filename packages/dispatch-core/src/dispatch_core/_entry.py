@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._honest import gives_one_tensor, op_name, result_check
+from dispatch_core._describe import op_name
+from dispatch_core._results import gives_one_tensor, result_check
 from dispatch_core._signatures import takes_types
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dispatch_core._honest import op_name
+from dispatch_core._describe import op_name
 
 __all__ = ["Event", "Frame", "Opaque", "TensorInfo", "call_stack", "freeze"]
 

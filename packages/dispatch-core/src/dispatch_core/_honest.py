@@ -1,52 +1,20 @@
 """Say what went wrong in a handler, where torch and Python's operators would hide it.
 
 A TypeError that leaves an operator turns into "unsupported operand", or makes `a == b` answer
-False; so none does. What a handler answers is compared with the schema before torch's C++ casts
-it, which knows neither the operator nor the handler.
+False; so none does.
 """
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from dispatch_core import _torch_private as private
-from dispatch_core._errors import HandlerError, HandlerResultError, NoHandlerError
+from dispatch_core._describe import describe_handler, op_name
+from dispatch_core._errors import HandlerError, NoHandlerError
+from dispatch_core._results import result_check
 
-__all__ = [
-    "answering",
-    "ask_classes",
-    "class_order",
-    "describe_handler",
-    "gives_one_tensor",
-    "handler_failed",
-    "nobody_took",
-    "op_name",
-    "result_check",
-]
-
-Tensor = torch.Tensor
-_NUMBERS = (numbers.Number, torch.SymInt, torch.SymFloat, torch.SymBool, Tensor)
-_NUMBER_TYPES = {"int", "SymInt", "float", "SymFloat", "bool", "SymBool", "Scalar", "number"}
-
-
-def op_name(func: Any) -> str:
-    """Give 'aten::add.Tensor', or 'higher_order::cond'."""
-    name: str = func.name()
-    return name if "::" in name else f"higher_order::{name}"
-
-
-def describe_handler(handler: Any) -> str:
-    """Name a function with the place where it was written."""
-    inner = getattr(handler, "__func__", handler)
-    while not hasattr(inner, "__code__") and hasattr(inner, "func"):  # a partial
-        inner = inner.func
-    name = getattr(inner, "__qualname__", None) or repr(handler)
-    code = getattr(inner, "__code__", None)
-    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+__all__ = ["answering", "ask_classes", "class_order", "handler_failed", "nobody_took"]
 
 
 def handler_failed(
@@ -59,79 +27,6 @@ def handler_failed(
         overload=func,
         handler=handler,
     )
-
-
-# ── results ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def _fits(value: Any, kind: str) -> bool:
-    if kind in ("Tensor", "Optional[Tensor]", "Tensor?"):
-        return value is None or isinstance(value, Tensor)
-    if kind in ("List[Tensor]", "Tensor[]"):
-        if isinstance(value, list | tuple):
-            return all(isinstance(item, Tensor) for item in value)
-        return not isinstance(value, str | bytes | Tensor) and hasattr(value, "__iter__")
-    if kind in _NUMBER_TYPES:
-        return isinstance(value, _NUMBERS)
-    return True
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)
-    except Exception:  # the error to come is about something else
-        return f"a {type(value).__name__}"
-
-
-def gives_one_tensor(func: Any) -> bool:
-    """Say whether an operator's only result is a tensor."""
-    schema = getattr(func, "_schema", None)
-    return schema is not None and [str(value.type) for value in schema.returns] == ["Tensor"]
-
-
-def result_check(func: Any, handler: Any) -> Callable[[Any], Any]:
-    """Make a function that gives a handler's result back, if the operator can give it.
-
-    A list will do for a tuple; None stands for a tensor that is not there.
-    Raises: HandlerResultError, where torch would say no more than "Unable to cast".
-    """
-    schema = getattr(func, "_schema", None)
-    if schema is None:  # a higher-order operator
-        return lambda result: result
-    kinds = [str(value.type) for value in schema.returns]
-    expected = ", ".join(kinds) if len(kinds) == 1 else f"({', '.join(kinds)})"
-
-    def fail(result: Any) -> HandlerResultError:
-        shown = _shown(result) if not isinstance(result, Tensor | list | tuple) else "it"
-        got = type(result).__name__
-        if isinstance(result, list | tuple):
-            got += f" of {', '.join(type(item).__name__ for item in result) or 'nothing'}"
-        want = f"gives {expected}" if kinds else "gives nothing, so None"
-        return HandlerResultError(
-            f"{op_name(func)}: handler {describe_handler(handler)} answered with a {got}, but "
-            f"the operator {want}. Unable to cast {shown} to {expected if kinds else 'None'}",
-            overload=func,
-            handler=handler,
-            expected=expected,
-            result_type=type(result),
-        )
-
-    def check(result: Any) -> Any:
-        if len(kinds) == 1:
-            if not _fits(result, kinds[0]):
-                raise fail(result)
-        elif not kinds:
-            if result is not None:
-                raise fail(result)
-        elif not (
-            isinstance(result, list | tuple)
-            and len(result) == len(kinds)
-            and all(map(_fits, result, kinds))
-        ):
-            raise fail(result)
-        return result
-
-    return check
 
 
 # ── declining ───────────────────────────────────────────────────────────────────────────────────

@@ -13,12 +13,11 @@ from dispatch_core import _torch_private as private
 from dispatch_core._honest import (
     answering,
     ask_classes,
-    gives_one_tensor,
     handler_failed,
     nobody_took,
-    result_check,
 )
 from dispatch_core._mode_stack import brought_to_top
+from dispatch_core._results import gives_one_tensor, result_check
 from dispatch_core._table import HandlerTable
 from dispatch_core._torch_private import TorchDispatchMode
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from dispatch_core import _torch_private as private
+from dispatch_core._describe import op_name
 from dispatch_core._errors import MemorylessError
-from dispatch_core._honest import op_name
 from dispatch_core._mode_stack import QuietMode
 from dispatch_core._scopes import Scope
 

@@ -25,6 +25,7 @@ __all__ = [
     "is_shortened",
     "read_schema",
     "split_name",
+    "split_types",
 ]
 
 # `Tensor(a!)`, `Tensor(a -> *)`, `Tensor(a|b)`; but not the element types of `Dict(str, int)`.
@@ -149,7 +150,7 @@ def _outside_quotes(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
         position += 1
 
 
-def _parts(text: str) -> Iterator[str]:
+def split_types(text: str) -> Iterator[str]:
     """Split at the commas outside of brackets and quotes."""
     depth = start = 0
     for position, character in _outside_quotes(text):
@@ -257,7 +258,7 @@ def read_schema(text: str) -> Schema:
     closing = _closing(text, opening)
     arguments: list[Argument] = []
     kwarg_only = variadic = False
-    for part in _parts(text[opening + 1 : closing]):
+    for part in split_types(text[opening + 1 : closing]):
         if part == "*":
             kwarg_only = True
         elif part == "...":
@@ -273,6 +274,6 @@ def read_schema(text: str) -> Schema:
         base=base,
         overload=overload,
         arguments=tuple(arguments),
-        returns=tuple(map(_ordered, _parts(returns))),
+        returns=tuple(map(_ordered, split_types(returns))),
         variadic=variadic,
     )

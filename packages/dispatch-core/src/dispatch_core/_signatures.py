@@ -12,9 +12,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dispatch_core._describe import describe_handler
 from dispatch_core._errors import HandlerSignatureError
 from dispatch_core._handle import Handle, Param
-from dispatch_core._honest import describe_handler
 from dispatch_core._runtime_stub import parameter_names
 
 __all__ = ["check_general_handler", "check_handlers", "takes_types"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 import torch
 
 from dispatch_core import _torch_private as private
+from dispatch_core._describe import op_name
 from dispatch_core._entry import Entry, Kind, MissingEntry
 from dispatch_core._errors import TableError
 from dispatch_core._handle import Handle
@@ -22,7 +23,6 @@ from dispatch_core._honest import (
     ask_classes,
     handler_failed,
     nobody_took,
-    op_name,
 )
 from dispatch_core._registry import handle_of
 from dispatch_core._rules import has_family, has_tag, known_family, known_tag

@@ -66,6 +66,7 @@ __all__ = [
     "packet_name",
     "pop_mode",
     "push_mode",
+    "return_types",
     "set_conjugate_bit",
     "set_higher_order_rules",
     "set_negative_bit",
@@ -186,6 +187,12 @@ def overload_name(op: OpOverload[..., Any]) -> str:
     """Give the qualified name of an overload, 'aten::addmv.out'."""
     name: str = look_up(op, "_name")
     return name
+
+
+def return_types(op: Any) -> list[str] | None:
+    """Give the types of an overload's results ('Tensor[]'); None where it has no schema."""
+    schema: Any = getattr(op, "_schema", None)
+    return None if schema is None else [value.real_type.str() for value in schema.returns]
 
 
 def overload_of(custom: Any) -> OpOverload[..., Any]:
