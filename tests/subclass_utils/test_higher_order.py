@@ -18,6 +18,8 @@ from dispatch_core import (
 )
 from subclass_utils import LoggingTensor, WrapperTensor
 
+from tests.subclass_utils.wrappers import Measured, metre
+
 higher = torch.ops.higher_order
 
 
@@ -162,3 +164,10 @@ def test_dispatch_assigned_after_the_class_is_made() -> None:
     x = Later(torch.ones(1))
     with pytest.raises(HandlerError, match="assigned later"):
         x == 1  # noqa: B015
+
+
+def test_higher_order_operator_says_what_to_register() -> None:
+    from torch._higher_order_ops.cond import cond_op
+
+    with pytest.raises(NoHandlerError, match=r"table\.implements"):
+        Measured.__torch_dispatch__(cond_op, (Measured,), (metre(1), None, None, ()), {})

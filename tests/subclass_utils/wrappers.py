@@ -156,3 +156,7 @@ def _mm(self: Any, mat2: Any) -> Any:
 
 def scaled(*values: float) -> Scaled:
     return Scaled.from_plain(torch.tensor(values))
+
+
+def metre(*size: int) -> Measured:
+    return Measured(torch.ones(*size), Unit.METRE, origin=Origin("here"))

@@ -28,7 +28,7 @@ from subclass_utils._shared_data import (
     write_value,
 )
 from subclass_utils._torch_private import fast_call, increment_version, share_storage
-from subclass_utils._transparent import Plan, mixing_error
+from subclass_utils._transparent import Plan, is_made_by_torch, mixing_error
 
 __all__ = ["inner_wise_plan"]
 
@@ -223,7 +223,11 @@ class _OnPlain:
                     made = plain_of(value)
                 pairs.append((value, made))
                 return made
-            if isinstance(value, torch.Tensor) and self.cls.mixing == "error":
+            if (
+                isinstance(value, torch.Tensor)
+                and self.cls.mixing == "error"
+                and not is_made_by_torch(self.name, name)
+            ):
                 raise mixing_error(self.cls, self.name, name)
             return value
 

@@ -24,7 +24,7 @@ from subclass_utils._torch_private import (
     others_are_watching,
     outside_of_handlers,
 )
-from subclass_utils._transparent import Transparent, mixing_error
+from subclass_utils._transparent import Transparent, is_made_by_torch, mixing_error
 
 __all__ = ["TypedPlan", "make_plan", "run_whole", "runs_in_parts"]
 
@@ -231,4 +231,5 @@ def _refuse_plain(
                 name = (
                     func._schema.arguments[position].name if isinstance(position, int) else position
                 )
-                raise mixing_error(cls, func.name(), str(name))
+                if not is_made_by_torch(func.name(), str(name)):
+                    raise mixing_error(cls, func.name(), str(name))

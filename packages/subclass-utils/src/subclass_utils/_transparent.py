@@ -29,7 +29,7 @@ from subclass_utils._torch_private import (
     share_storage,
 )
 
-__all__ = ["Plan", "Transparent", "mixing_error"]
+__all__ = ["Plan", "Transparent", "is_made_by_torch", "mixing_error"]
 
 Plan = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
@@ -145,7 +145,7 @@ class Transparent:
                 return inner.detach().requires_grad_()
         else:
             inner = value
-            if state.plain is None:
+            if state.plain is None and not is_made_by_torch(self.name, name):
                 state.plain = name
         if inner.requires_grad or inner.is_complex():
             state.restore = True
@@ -282,6 +282,21 @@ class Transparent:
         memory = getattr(source, self.inner_name)
         strided = value.layout is memory.layout is torch.strided
         return not strided or not is_alias_of(value, memory)
+
+
+_MADE_BY_TORCH = {
+    ("aten::_pack_padded_sequence", "lengths"),
+    *(
+        (f"aten::_fused_{name}_", argument)
+        for name in ("adam", "adamw", "adagrad", "sgd")
+        for argument in ("state_steps", "grad_scale", "found_inf")
+    ),
+}
+
+
+def is_made_by_torch(name: str, argument: str) -> bool:
+    """Say whether an argument is plain whatever a user has: torch makes it, or counts with it."""
+    return (name, argument) in _MADE_BY_TORCH
 
 
 def mixing_error(cls: type[Any], name: str, argument: str) -> MixingError:

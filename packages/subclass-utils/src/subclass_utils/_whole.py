@@ -29,6 +29,7 @@ from subclass_utils._torch_private import (
     others_are_watching,
     outside_of_handlers,
     stops_before_autograd,
+    without_modes,
     wrapper_kernels,
 )
 from subclass_utils._transparent import Transparent
@@ -75,6 +76,27 @@ def _kernel(name: str, differentiable: bool = True) -> Callable[..., Any]:
         return op.redispatch(keys & keys_below_wrapper_key, *args, **kwargs)
 
     return run
+
+
+def _rank_kernel(name: str) -> Callable[..., Any]:
+    """Make the kernel of `matrix_rank`, whose parts write into a plain tensor that torch makes."""
+    whole = _kernel(name, differentiable=False)
+
+    def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        result = whole(keys, *args, **kwargs)
+        if type(result) is not torch.Tensor or "out" in kwargs or not modes_are_open():
+            return result
+        with without_modes():
+            return _wrapped(result, args[0])
+
+    return run
+
+
+def _wrapped(value: Any, like: Any) -> Any:
+    cls: Any = type(like)
+    if not isinstance(like, WrapperTensor) or not cls._transparent or cls.mixing != "wrap":
+        return value
+    return cls.from_plain(_wrapped(value, getattr(like, cls.inner_tensors[0])), like)
 
 
 def _tensor_split_kernel(keys: Any, self: Any, sections: Any, dim: int = 0) -> Any:
@@ -167,8 +189,9 @@ def _register() -> tuple[Any, ...]:
         f"aten::linalg_matrix_rank.{name}".removesuffix(".default")
         for name in _aten.linalg_matrix_rank.overloads()
     ]
-    for name in {"aten::one_hot", *rank}:
-        register(name, _kernel(name, differentiable=False))
+    register("aten::one_hot", _kernel("aten::one_hot", differentiable=False))
+    for name in rank:
+        register(name, _rank_kernel(name))
     for name in {"aten::max_pool1d", *composite_out_operators()} - {*rank}:
         register(name, _kernel(name))
     return passes_on, register

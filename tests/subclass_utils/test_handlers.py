@@ -1,0 +1,139 @@
+"""A class's own handlers: order, inheritance, errors, results."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+from dispatch_core import HandlerError, HandlerResultError
+from subclass_utils import WrapperTensor
+
+aten = torch.ops.aten
+
+
+def test_handler_of_the_most_derived_class_is_called() -> None:
+    A, B, called = ordered_by_dispatch()
+    a, b = A(torch.ones(1)), B(torch.ones(1))
+    a + a, a + b, b + a, b + b
+    assert called == ["A", "B", "B", "B"]
+
+
+def ordered_by_dispatch() -> tuple[type[Any], type[Any], list[str]]:
+    called: list[str] = []
+
+    class A(WrapperTensor):
+        @classmethod
+        def __torch_dispatch__(  # type: ignore[override]
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            called.append(cls.__name__)
+            return args[0]
+
+    class B(A):
+        pass
+
+    return A, B, called
+
+
+def test_table_is_inherited_and_a_child_keeps_its_own() -> None:
+    class Parent(WrapperTensor):
+        pass
+
+    class Child(Parent):
+        pass
+
+    @Parent.table.implements(aten.neg.default)
+    def neg(self: Any) -> Any:
+        return "parent"
+
+    assert Child.table.lookup(aten.neg.default) is neg
+
+    @Child.table.implements(aten.abs.default)
+    def absolute(self: Any) -> Any:
+        return self
+
+    assert Parent.table.lookup(aten.abs.default) is None
+    child = Child(torch.ones(1))
+    assert child.abs() is child
+
+
+def test_handler_registered_after_first_use_is_called() -> None:
+    class Late(WrapperTensor):
+        pass
+
+    x = Late(torch.ones(1))
+    assert (-x).elem.item() == -1  # type: ignore[attr-defined]
+
+    @Late.table.implements(aten.neg.default)
+    def neg(self: Any) -> Any:
+        return self
+
+    assert -x is not None
+    assert (-x).elem.item() == 1  # type: ignore[attr-defined]
+
+
+def test_type_error_of_a_handler_is_not_hidden() -> None:
+    class Faulty(WrapperTensor):
+        pass
+
+    @Faulty.table.implements(aten.eq.Scalar)
+    def eq(self: Any, other: Any) -> Any:
+        return len(3)  # type: ignore[arg-type]
+
+    with pytest.raises(HandlerError, match=r"aten::eq.Scalar.*TypeError"):
+        operator.eq(Faulty(torch.ones(1)), 1)
+
+
+def test_type_error_of_an_overridden_dispatch_is_not_hidden() -> None:
+    class Faulty(WrapperTensor):
+        @classmethod
+        def __torch_dispatch__(  # type: ignore[override]
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            raise TypeError("mine")
+
+    with pytest.raises(HandlerError, match=r"Faulty.__torch_dispatch__ raised TypeError: mine"):
+        operator.eq(Faulty(torch.ones(1)), 1)
+
+
+def test_result_that_is_no_tensor_names_operator_and_handler() -> None:
+    class Faulty(WrapperTensor):
+        pass
+
+    @Faulty.table.implements(aten.neg.default)
+    def neg(self: Any) -> Any:
+        return "text"
+
+    with pytest.raises(HandlerResultError, match=r"aten::neg: handler.*neg.*Unable to cast"):
+        -Faulty(torch.ones(1))
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_several_outputs_may_be_a_list_or_a_tuple(kind: Any) -> None:
+    class Several(WrapperTensor):
+        pass
+
+    @Several.table.implements(aten.max.dim)
+    def maximum(self: Any, dim: Any, keepdim: Any = False) -> Any:
+        return kind([self, self])
+
+    values, indices = torch.max(Several(torch.ones(1)), 0)
+    assert values is not None
+    assert indices is not None
+
+
+def test_handler_that_writes_inside_keeps_the_outside_in_step() -> None:
+    class Resized(WrapperTensor):
+        pass
+
+    @Resized.table.implements(aten.t_.default)
+    def t_(self: Any) -> Any:
+        self.elem.t_()
+        return self
+
+    x = Resized(torch.ones(2, 3))
+    x.t_()
+    assert x.shape == x.elem.shape == (3, 2)  # type: ignore[attr-defined]
+    assert x.stride() == x.elem.stride()  # type: ignore[attr-defined]
