@@ -375,7 +375,7 @@ def same(got: Any, want: Any) -> bool:
     if isinstance(got, (list, tuple)):
         return len(got) == len(want) and all(map(same, got, want))
     if isinstance(got, dict):
-        return list(got) == list(want) and all(same(got[key], want[key]) for key in got)
+        return same(list(got.items()), list(want.items()))
     if isinstance(got, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return got.node is want.node
     if isinstance(got, (float, complex)):

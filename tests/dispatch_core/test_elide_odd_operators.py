@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -99,6 +100,55 @@ def test_number_of_a_subclass_arrives_as_torch_takes_it(declared: str) -> None:
         found = handle.elide(handle.bind((wanted[0][0], value)))
         assert same(found, wanted), f"{value!r}: got {found}, but should be {wanted}"
     assert accepted
+
+
+TENSOR = torch.ones(2)
+CONTAINED: list[Any] = [
+    *(1, 2.5, True, 1j, "s", b"s", None, TENSOR, torch.float32, torch.strided, "cpu"),
+    *(np.int64(2), Int(1), Float(1.0), (1, 2), [1, 2.0], [], (), {"b": 1}, [("b", 1)]),
+]
+CONTAINERS: list[Any] = [
+    *([], (), {}, "", set(), range(0), np.array([]), torch.Size([]), [{}], [[]], [{"a": 1}]),
+    *([("a", 1)], (("a", 1),), [["a", 1]], {("a", 1)}, [[1, 2]], [(1, 2.0)], None),
+    *(collections.OrderedDict(b=1, a=2), {"b": 1, "a": 2}, {1: 2}, {True: 1}, {2.5: 1}),
+    *((1, 2), (1, "s"), [1, "s"], (TENSOR, 1), [TENSOR, 1], (torch.float32, 1), ((1, 2), "s")),
+    *([(torch.float32, torch.strided)], {b"a": 1}, {Int(1): Float(1.0)}),
+    *({"a": value} for value in CONTAINED),
+]
+CONTAINER_TYPES = [
+    *(f"Dict(str, {item})" for item in ("int", "Tensor", "str", "Scalar", "SymInt", "bool")),
+    *(f"Dict(str, {item})" for item in ("Any", "Device", "ScalarType", "Tensor?", "float[]?")),
+    *("Dict(int, float)", "Dict(bool, int)", "Dict(float, int)", "Dict(int, int[])"),
+    *("Dict(str, int)?", "Dict(str, int)[]", "Dict(str, Dict(str, int))"),
+    *("Dict(str, (int, float))", "Dict(str, ScalarType[])", "Dict(str, ScalarType)?"),
+    *("(int, str)", "(int, str)?", "(int, float)[]", "(Tensor, int)", "(ScalarType, int)"),
+    *("(ScalarType, Layout)[]", "(int[], str)", "(int?, float?)"),
+]
+
+
+@pytest.mark.parametrize("type_", CONTAINER_TYPES)
+def test_dict_and_tuple_arrive_as_torch_makes_them(type_: str) -> None:
+    op = defined(f"{type_} x")
+    handle = handle_of(op)
+    accepted = 0
+    for value in CONTAINERS:
+        with warnings.catch_warnings():  # NumPy's and torch's, for what is made a number
+            warnings.simplefilter("ignore")
+            wanted = record(op, (TENSOR, value), {})
+        if wanted is None:
+            continue
+        accepted += 1
+        found = handle.elide(handle.bind((TENSOR, value)))
+        assert same(found, wanted), f"{value!r}: got {found}, but should be {wanted}"
+    assert accepted
+
+
+def test_dict_from_an_iterator_of_pairs_arrives_as_torch_makes_it() -> None:
+    op = defined("Dict(str, int) x")
+    wanted = record(op, (TENSOR, iter([("a", True)])), {})
+    assert wanted is not None
+    found = handle_of(op).elide({"t": TENSOR, "x": iter([("a", True)]), "last": 0})
+    assert same(found, wanted)
 
 
 DEFAULTS: list[tuple[str, list[Any]]] = [

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dispatch_core._schema import DTYPES, LAYOUTS, MEMORY_FORMATS
+from dispatch_core._schema import DTYPES, LAYOUTS, MEMORY_FORMATS, split_types
 
 __all__ = ["Converter", "converter"]
 
@@ -212,11 +212,9 @@ _ELEMENTS: dict[str, Converter] = {
         torch.Tensor, bool, int, float, complex, str, _NONE, torch.device, convert=_to_any
     ),
 }
+_ENUM_NAMES = ("ScalarType", "Layout", "MemoryFormat")
 # torch forgets that a number is an enum's where it, or its list, is optional.
-_IN_LISTS = {
-    f"{enum}?": _exact(int, _NONE, convert=_to_int)
-    for enum in ("ScalarType", "Layout", "MemoryFormat")
-}
+_IN_LISTS = {f"{enum}?": _exact(int, _NONE, convert=_to_int) for enum in _ENUM_NAMES}
 _NUMBER_TENSOR = _exact(torch.Tensor, torch.nn.Parameter, convert=_to_tensor_or_number)
 
 
@@ -241,9 +239,38 @@ def converter(type_text: str, *, number_tensors: bool = False) -> Converter:
         if of.exact is None:
             return Converter(frozenset([list]), frozenset(), convert)
         return Converter(frozenset(), of.exact, convert)
+    if type_text.startswith("Dict("):
+        return _always(_to_dict(*map(_inside, split_types(type_text[5:-1]))))
+    if type_text.startswith("("):
+        return _always(_to_tuple(list(map(_inside, split_types(type_text[1:-1])))))
     if type_text == "Tensor" and number_tensors:
         return _NUMBER_TENSOR
     return _ELEMENTS.get(type_text, _PLAIN)
+
+
+def _inside(type_text: str) -> Converter:
+    """Make the converter for what is in a dict or tuple, where enums stay the numbers they are."""
+    return _ELEMENTS["int"] if type_text in _ENUM_NAMES else converter(type_text)
+
+
+def _always(convert: Callable[[Any], Any]) -> Converter:
+    return Converter(frozenset(), frozenset(), _forgiving(convert))
+
+
+def _to_dict(key: Converter, item: Converter) -> Callable[[Any], Any]:
+    def to_dict(value: Any) -> Any:
+        pairs = dict(value).items()  # also of pairs, as torch takes them
+        return {key.convert(one): item.convert(other) for one, other in pairs}
+
+    return to_dict
+
+
+def _to_tuple(items: list[Converter]) -> Callable[[Any], Any]:
+    def to_tuple(value: Any) -> Any:
+        pairs = zip(items, value, strict=True)
+        return tuple([item.convert(one) for item, one in pairs])
+
+    return to_tuple
 
 
 def _has_tensor(values: Any) -> bool:
