@@ -69,6 +69,50 @@ def test_first_call_gives_what_the_plain_function_gives_for_complex_numbers() ->
         twins.call(lambda: (torch.randn(4, 4, dtype=torch.complex64),), seed)
 
 
+def many_views(x: torch.Tensor) -> Any:
+    parts = (x[None].T, x[None, :, None].squeeze(), x.unflatten(0, (2, 2)), x.reshape(2, 2))
+    return *parts, *x.chunk(2), x.narrow(0, 1, 2), x.expand(3, 4)
+
+
+def test_views_under_inference_mode_are_views() -> None:
+    x = torch.ones(4)
+    special = specialize(many_views)
+    with torch.inference_mode():
+        for _ in range(2):
+            results = special(x)
+            assert all(result._is_view() for result in results)
+            assert [r.shape for r in results] == [r.shape for r in many_views(x)]
+    assert special.stats.hits == 1
+
+
+def test_result_that_autograd_refuses() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x[1:]
+        with torch.enable_grad():
+            x.mul_(2)
+        return y
+
+    special = specialize(function)
+    for _ in range(2):
+        x = torch.ones(3, requires_grad=True) * 2
+        with torch.no_grad():
+            result = special(x)
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            _ = result.grad_fn
+    assert special.refusals[0].startswith("it gives a tensor that autograd refuses: A view")
+
+
+def test_autocast_that_code_asks_for() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * (2 if torch.is_autocast_enabled("cpu") else 3)
+
+    special = specialize(function)
+    assert special(torch.ones(1)) == special(torch.ones(1)) == 3
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert special(torch.ones(1)) == 2
+    assert (special.stats.hits, special.refusals) == (1, [])
+
+
 def test_results_are_let_go_after_their_last_use() -> None:
     def function(x: torch.Tensor) -> Any:
         a, b = (x * 2).chunk(2)

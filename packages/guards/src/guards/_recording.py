@@ -96,7 +96,9 @@ class Watcher(TorchDispatchMode):
             sys.setprofile(profile)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with private.with_lazy_bits():
+        # In inference mode composites come here whole, and their parts must track views.
+        whole = is_a(func, torch._ops.OpOverload) and facts(func).composite == "implicit"
+        with private.with_lazy_bits(views=whole and not private.tracks_views(func.name())):
             return func(*args, **kwargs)
 
     def _admit(self, func: Any, args: tuple[Any, ...]) -> None:
@@ -169,7 +171,12 @@ class Watcher(TorchDispatchMode):
                 continue
             if tensor.__dict__:
                 self.refuse(f"it gives a tensor attributes: {', '.join(tensor.__dict__)}")
-            if tensor.requires_grad and tensor.is_leaf:
+            try:
+                made_leaf = tensor.requires_grad and tensor.is_leaf
+            except RuntimeError as error:  # of views that were written to where that is forbidden
+                self.refuse(f"it gives a tensor that autograd refuses: {error}")
+                continue
+            if made_leaf:
                 self.refuse("it makes a tensor that requires grad")
 
 

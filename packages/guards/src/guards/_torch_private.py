@@ -186,8 +186,8 @@ def dispatch_state(tensor: torch.Tensor) -> list[str]:
     if torch.is_inference_mode_enabled():
         said.append("inference_mode is on")
     if any_autocast_enabled():
-        devices = ("cpu", "cuda", "mps", "xpu")
-        said += [f"autocast is on for {d}" for d in devices if torch.is_autocast_enabled(d)]
+        on = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
+        said += [f"autocast is on for {device}" for device in on]
     return said
 
 
@@ -211,20 +211,26 @@ def is_odd(tensor: torch.Tensor) -> bool:
     return any(key not in ("Conjugate", "Negative") for key in _odd_keys(tensor))
 
 
-def with_lazy_bits() -> contextlib.AbstractContextManager[None]:
+def with_lazy_bits(*, views: bool = False) -> contextlib.AbstractContextManager[None]:
     """Let operators that a mode's handler runs mind the conjugates and negatives they make.
 
     torch keeps these keys out while a handler runs: ``pinverse`` of complex numbers, which takes
-    conjugates on its way, then gives wrong ones.
+    conjugates on its way, then gives wrong ones. With ``views``, that they note which of their
+    tensors are views, too.
     """
     guard = _look_up(torch._C, "_ForceDispatchKeyGuard")
     excluded = torch._C._dispatch_tls_local_exclude_set()
-    for name in ("Conjugate", "Negative", "ZeroTensor"):
+    for name in ("Conjugate", "Negative", "ZeroTensor", *["ADInplaceOrView"] * views):
         excluded = excluded.remove(getattr(torch._C.DispatchKey, name))
     made: contextlib.AbstractContextManager[None] = guard(
         torch._C._dispatch_tls_local_include_set(), excluded
     )
     return made
+
+
+def tracks_views(operator: str) -> bool:
+    """Tell whether torch itself notes that results of this operator are views."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, "ADInplaceOrView"))
 
 
 ThreadState = tuple[tuple[str, ...], bool]

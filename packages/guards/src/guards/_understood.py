@@ -122,7 +122,13 @@ _PLAIN_OWNERS = (
 )  # fmt: skip
 _FILL_IN = words("format format_map")  # a text may name attributes of what fills it
 _STATE_READERS = frozenset(
-    {torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.get_default_dtype, *READERS}
+    {
+        torch.is_grad_enabled,
+        torch.is_inference_mode_enabled,
+        torch.is_autocast_enabled,  # around a call that is written down it is off
+        torch.get_default_dtype,
+        *READERS,
+    }
 )
 # What torch's own Python code calls besides operators.
 _OF_TORCH = words(
