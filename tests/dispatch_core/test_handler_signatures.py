@@ -243,6 +243,28 @@ def test_what_cannot_be_called_is_refused(handler: Any) -> None:
     assert refused(aten.sin.default, handler).differences == ("the handler cannot be called",)
 
 
+async def waits(self: Any) -> Any:
+    return self
+
+
+async def gives_one_by_one(self: Any) -> Any:
+    yield self
+
+
+class Waits:
+    async def __call__(_, self: Any) -> Any:
+        return self
+
+
+@pytest.mark.parametrize("handler", [waits, gives_one_by_one, staticmethod(waits), Waits()])
+def test_asynchronous_handler_is_refused(handler: Any) -> None:
+    assert refused(aten.sin.default, handler).differences == (
+        "the handler is asynchronous, and an operator cannot wait",
+    )
+    with pytest.raises(HandlerSignatureError, match=r"fallback: handler .* is asynchronous"):
+        HandlerTable().fallback(handler)
+
+
 def test_nothing_is_registered_when_something_is_refused() -> None:
     table = HandlerTable()
     with pytest.raises(HandlerSignatureError):

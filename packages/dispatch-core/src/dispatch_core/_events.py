@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
 
 from dispatch_core._describe import op_name
+from dispatch_core._registry import handle_of
 
 __all__ = ["Event", "Frame", "Opaque", "TensorInfo", "call_stack", "freeze"]
 
@@ -53,6 +54,13 @@ class Frame(NamedTuple):
     function: str
 
 
+class _Code(NamedTuple):
+    """What is left of a function's code in another process."""
+
+    co_filename: str
+    co_name: str
+
+
 @dataclass(frozen=True)
 class Event:
     """One operator that ran.
@@ -73,7 +81,15 @@ class Event:
     start_ns: int
     duration_ns: int
     thread: int
-    places: tuple[tuple[CodeType, int], ...]
+    places: tuple[tuple[CodeType | _Code, int], ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["op"] = None
+        values["places"] = tuple(
+            (_Code(code.co_filename, code.co_name), line) for code, line in self.places
+        )
+        return _event_of, (self.name, values)
 
     @property
     def name(self) -> str:
@@ -101,6 +117,10 @@ class Event:
         return tuple(
             Frame(code.co_filename, line, code.co_name) for code, line in reversed(self.places)
         )
+
+
+def _event_of(name: str, values: dict[str, Any]) -> Event:
+    return Event(**{**values, "op": handle_of(name).torch_op})
 
 
 def freeze(value: Any, describe: Callable[[torch.Tensor], TensorInfo]) -> Any:

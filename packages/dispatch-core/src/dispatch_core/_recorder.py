@@ -106,6 +106,12 @@ class Recorder(DispatchMode):
         self._thread = threading.local()
         self._forget = _forgetter(self._seen)
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Recorder watches tensors of this process, so it can be neither copied nor pickled; "
+            "its events can: list(recorder.events)"
+        )
+
     @property
     def events(self) -> Sequence[Event]:
         """Give the events in the order in which they ended."""

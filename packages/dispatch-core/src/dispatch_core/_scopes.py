@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, cast
 
-__all__ = ["Scope", "run_through"]
+__all__ = ["Scope", "called", "run_through"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Runner = Callable[[Callable[[], Any]], Any]
@@ -22,7 +22,7 @@ def run_through(start: Callable[[], Runner], fn: F) -> F:
     drives it; so the runner runs each step of a generator on its own, and of a coroutine and an
     asynchronous generator likewise.
     """
-    code = _called(fn)
+    code = called(fn)
     if inspect.isgeneratorfunction(code):
 
         @functools.wraps(fn)
@@ -72,7 +72,7 @@ def run_through(start: Callable[[], Runner], fn: F) -> F:
     return cast(F, whole)
 
 
-def _called(fn: Any) -> Any:
+def called(fn: Any) -> Any:
     """Give the function that a call of `fn` runs, where `fn` is an object with `__call__`."""
     if isinstance(fn, type) or inspect.isroutine(fn) or isinstance(fn, functools.partial):
         return fn

@@ -16,6 +16,7 @@ from dispatch_core._describe import describe_handler
 from dispatch_core._errors import HandlerSignatureError
 from dispatch_core._handle import Handle, Param
 from dispatch_core._runtime_stub import parameter_names
+from dispatch_core._scopes import called
 
 __all__ = ["check_general_handler", "check_handlers", "takes_types"]
 
@@ -102,16 +103,23 @@ def takes_types(handler: Callable[..., Any]) -> bool:
 def _signature(handler: Callable[..., Any], what: str) -> inspect.Signature:
     if isinstance(handler, classmethod | staticmethod):
         handler = handler.__get__(None, object)
+    code = called(handler)
+    if inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code):
+        raise _unusable(handler, what, "is asynchronous, and an operator cannot wait")
     try:
         return inspect.signature(handler)
     except (TypeError, ValueError):
         reason = "has no signature" if callable(handler) else "cannot be called"
-        raise HandlerSignatureError(
-            f"{what}: handler {handler!r} {reason}; write a function around it",
-            qualified_name=what,
-            handler=handler,
-            differences=(f"the handler {reason}",),
-        ) from None
+        raise _unusable(handler, what, reason) from None
+
+
+def _unusable(handler: Callable[..., Any], what: str, reason: str) -> HandlerSignatureError:
+    return HandlerSignatureError(
+        f"{what}: handler {handler!r} {reason}; write a function around it",
+        qualified_name=what,
+        handler=handler,
+        differences=(f"the handler {reason}",),
+    )
 
 
 def _differences(params: Sequence[Param], signature: inspect.Signature) -> list[str]:

@@ -152,6 +152,27 @@ class HandlerTable:
             line += [table for table in self._parent._line() if table not in line]
         return line
 
+    def __copy__(self) -> HandlerTable:
+        """Give a table of no class yet, with the same handlers and the same bases to go on with."""
+        made = HandlerTable(missing=self.missing)
+        rest = self._line()[1:]
+        made._parent = rest[0] if rest else None
+        with _lock:
+            made._exact, made._packets = dict(self._exact), dict(self._packets)
+            made._rules, made._fallback = list(self._rules), self._fallback
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HandlerTable:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._owner is None:
+            raise TypeError(
+                "a HandlerTable that belongs to no class cannot be pickled, because its handlers "
+                "are functions: make it an attribute of a class, which is found again by its name"
+            )
+        return getattr, (self._owner, self._name)
+
     # ── registering ─────────────────────────────────────────────────────────────────────────────
 
     # Of several handles the first says to checkers what the handler takes; all do when it runs.
