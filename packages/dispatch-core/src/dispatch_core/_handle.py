@@ -259,14 +259,11 @@ class Handle(Generic[H]):
         )
 
     def _live_composite(self) -> str:
-        try:
-            if private.has_kernel(self.qualified_name, "CompositeImplicitAutograd"):
-                return "implicit"
-            for key in ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
-                if private.has_kernel(self.qualified_name, key):
-                    return "explicit"
-        except RuntimeError:  # known to TorchScript only, so without kernels
-            pass
+        if private.has_kernel(self.qualified_name, "CompositeImplicitAutograd"):
+            return "implicit"
+        for key in ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"):
+            if private.has_kernel(self.qualified_name, key):
+                return "explicit"
         return "no"
 
     # ── the operator ────────────────────────────────────────────────────────────────────────────

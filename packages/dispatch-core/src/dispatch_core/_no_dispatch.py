@@ -18,6 +18,14 @@ __all__ = ["is_memoryless", "no_dispatch"]
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+# What torch asks of a class that answers for its sizes, layout or device. The shell knows them too.
+_QUESTIONS = frozenset(
+    [f"aten::{name}" for name in ("size", "stride", "numel", "storage_offset", "is_contiguous")]
+    + [f"aten::sym_{name}" for name in ("size", "stride", "numel", "storage_offset")]
+    + ["aten::dim", "aten::sym_is_contiguous", "aten::is_strides_like_format"]
+    + ["aten::is_non_overlapping_and_dense", "prim::device", "prim::layout"]
+)
+
 
 def no_dispatch() -> Scope:
     """Run operators without modes and without the handlers of subclasses.
@@ -57,6 +65,8 @@ private.skip_in_dynamo(_NoDispatch.__torch_dispatch__)
 def _refuse_wrappers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     for position, name, value in _tensors(args, kwargs):
         if type(value) not in _PLAIN and private.has_python_key(value) and is_memoryless(value):
+            if func.name().partition(".")[0] in _QUESTIONS:
+                return
             if not name:
                 schema = getattr(func, "_schema", None)
                 name = schema.arguments[position].name if schema is not None else str(position)

@@ -137,16 +137,14 @@ class Ops:
             raise AttributeError(f"{self!r} has no attribute {name!r}")
         if _is_tracing():
             return find_place(name)
-        if name not in _registry.spec_namespaces():
-            known = _registry.namespaces()
-            if name not in known:
-                near = near_matches(name, known)
-                hint = f"; did you mean {' or '.join(near)}?" if near else ""
-                raise UnknownOperatorError(
-                    f"no operators are registered in the namespace {name!r}{hint}",
-                    qualified_name=f"{name}::",
-                    suggestions=near,
-                )
+        if name not in _registry.spec_namespaces() and not _registry.is_namespace(name):
+            near = near_matches(name, _registry.namespaces())
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise UnknownOperatorError(
+                f"no operators are registered in the namespace {name!r}{hint}",
+                qualified_name=f"{name}::",
+                suggestions=near,
+            )
         namespace: OpNamespace = self.__dict__.setdefault(name, OpNamespace(name))
         return namespace
 

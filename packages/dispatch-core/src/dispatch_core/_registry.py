@@ -19,6 +19,7 @@ __all__ = [
     "base_names",
     "handle_named",
     "handle_of",
+    "is_namespace",
     "is_settled",
     "namespaces",
     "overload_names",
@@ -103,6 +104,11 @@ def namespaces() -> set[str]:
     """List the namespaces of the specs and of torch's registry."""
     live = {name.partition("::")[0] for name in private.all_operator_names()}
     return live | set(spec_namespaces()) | {HIGHER_ORDER}
+
+
+def is_namespace(name: str) -> bool:
+    """Say whether there are operators in a namespace, if only such as TorchScript knows (prim)."""
+    return name in namespaces() or name in private.script_namespaces()
 
 
 def base_names(namespace: str) -> set[str]:
@@ -301,9 +307,8 @@ def _parse(name: str) -> tuple[str, str, str]:
 
 def unknown(namespace: str, base: str, overload: str) -> UnknownOperatorError:
     asked = f"{namespace}::{base}" + (f".{overload}" if overload else "")
-    known = namespaces()
-    if namespace not in known and not base_names(namespace):
-        near = near_matches(namespace, known)
+    if not is_namespace(namespace):
+        near = near_matches(namespace, namespaces())
         return UnknownOperatorError(
             f"no operators are registered in the namespace {namespace!r}{_hint(near)}",
             qualified_name=asked,

@@ -64,6 +64,7 @@ Missing = Literal["error", "decompose", "next"]
 
 _tables: weakref.WeakSet[HandlerTable] = weakref.WeakSet()
 _lock = threading.RLock()
+_running = threading.local()  # the composite operators that are being taken apart
 
 
 class _Entries(dict[Any, Entry]):
@@ -400,8 +401,17 @@ class HandlerTable:
         parts = private.composite_kernel(func) if hasattr(func, "_schema") else None
         if self.missing == "error" or parts is None:
             raise self._no_handler(func, parts is not None)
-        with private.state_of_caller():
-            return parts(*args, **kwargs)
+        # The only part of a question for sizes is the question itself.
+        call = func, *map(id, args)
+        running = _running.__dict__.setdefault("calls", [])
+        if call in running:
+            raise self._no_handler(func, composite=False)
+        running.append(call)
+        try:
+            with private.state_of_caller():
+                return parts(*args, **kwargs)
+        finally:
+            running.pop()
 
     def _no_handler(self, func: Any, composite: bool) -> BaseException:
         whose = f" of {self._owner.__qualname__}" if self._owner is not None else ""
