@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import threading
 import tracemalloc
 import warnings
@@ -223,6 +224,80 @@ def test_insertions_from_many_threads_are_all_kept() -> None:
     for thread in threads:
         thread.join()
     assert [cache.lookup({"x": number}) for number in range(64)] == list(range(64))
+
+
+def run_in_threads(count: int, work: Any) -> None:
+    start = threading.Barrier(count)
+    errors: list[BaseException] = []
+
+    def run(which: int) -> None:
+        start.wait()
+        try:
+            work(which)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(which,)) for which in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def million_lookups(times: int) -> None:
+    """Look up in eight threads, while entries come, are evicted, and die with what they are about.
+
+    Each value names the input it is for and itself: a torn read or a wrong hit would show.
+    """
+    cache: GuardedCache[tuple[int, str]] = GuardedCache(limit=12)
+    checks = [equals(number) for number in range(16)]
+    wrong: list[Any] = []
+    hits, lookups = [0] * 8, [0] * 8
+
+    def work(which: int) -> None:
+        rng = random.Random(which)
+        for step in range(times // 8):
+            number = rng.randrange(16)
+            found = cache.lookup({"x": number})
+            lookups[which] += 1
+            if found is None:
+                cache.insert(checks[number], (number, f"value {number}"))
+            elif found == (number, f"value {number}"):
+                hits[which] += 1
+            else:
+                wrong.append((number, found))
+            if step % 1000 == 0:  # an entry about an object that dies at once
+                point = Point()
+                guard = Guard(LocalSource("x"), GuardBuilder.ID_MATCH)
+                cache.insert(compile_guards([guard], {"x": point}), (-1, "dead"))
+                del point
+            if step % 5000 == 4999:
+                assert len(cache.explain_miss({"x": -1})) <= 12
+
+    run_in_threads(8, work)
+    assert wrong == []
+    stats = cache.stats
+    assert stats.hits + stats.misses == sum(lookups) == times // 8 * 8
+    assert stats.hits == sum(hits)
+    assert stats.checks >= stats.hits
+    assert stats.deaths + stats.evictions >= times // 8 // 1000 * 8
+    assert len(cache) == 12
+    # What is there still answers for its own input alone.
+    found = [cache.lookup({"x": number}) for number in range(16)]
+    there = [(n, f"value {n}") if f is not None else None for n, f in enumerate(found)]
+    assert found == there
+    assert len(found) - found.count(None) == 12
+
+
+@pytest.mark.slow
+def test_many_lookups_in_many_threads() -> None:
+    million_lookups(8_000)
+
+
+@pytest.mark.long
+def test_a_million_lookups_in_many_threads() -> None:
+    million_lookups(1_000_000)
 
 
 def memory_of_lookups(times: int) -> int:
