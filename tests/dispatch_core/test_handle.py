@@ -67,7 +67,7 @@ def test_handle_of_a_packet_with_more_names_them(packet: Any) -> None:
 
 @pytest.mark.parametrize("op", [3, None, torch.ones(1), [], torch.add, {}], ids=repr)
 def test_handle_of_something_else_is_a_type_error(op: Any) -> None:
-    with pytest.raises(TypeError, match=r"handle_of takes an operator of torch\.ops or its name"):
+    with pytest.raises(TypeError, match=r"expected an operator of torch\.ops or its name"):
         handle_of(op)
 
 

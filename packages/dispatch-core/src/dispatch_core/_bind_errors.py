@@ -29,6 +29,14 @@ def explain(
             problem=problem,
         )
 
+    if not isinstance(args, list | tuple) or not isinstance(kwargs, Mapping):
+        got = f"{type(args).__name__} and {type(kwargs).__name__}"
+        return fault(
+            None,
+            "unsupported",
+            "bind takes the positional arguments in a sequence and those by name in a mapping, "
+            f"bind((x, y), {{'dim': 0}}), not {got}",
+        )
     params = handle.params
     positional = [param for param in params if not param.kwarg_only]
     known = {param.name for param in params}

@@ -11,7 +11,7 @@ At the first use of an overload a function is written for it, without loops over
             v0 = values['self']
             v1 = values['dim']
             v2 = values['keepdim']
-        except KeyError:
+        except (LookupError, TypeError):
             raise wrong_names(values) from None
         if len(values) != 3:
             raise wrong_names(values)
@@ -37,6 +37,7 @@ from typing import Any
 
 from dispatch_core import _torch_private as private
 from dispatch_core._convert import Converter, converter
+from dispatch_core._describe import an
 from dispatch_core._errors import BindError
 from dispatch_core._schema import Argument, Schema, Unpassed
 
@@ -86,7 +87,7 @@ def _names_check(takes: list[str], count: int) -> list[str]:
     check = [f"if len(values) != {count}:", f"    {wrong}"]
     if not takes:
         return check
-    return ["try:", *takes, "except KeyError:", f"    {wrong} from None", *check]
+    return ["try:", *takes, "except (LookupError, TypeError):", f"    {wrong} from None", *check]
 
 
 def _conversion(index: int, how: Converter, scope: dict[str, Any]) -> list[str]:
@@ -180,6 +181,14 @@ def _same_list(value: list[Any], default: list[Any]) -> bool:
 
 
 def _wrong_names(schema: Schema, values: Mapping[str, Any]) -> BindError:
+    if not isinstance(values, Mapping):
+        return BindError(
+            f"{schema.qualified_name}: elide takes a mapping of names to values, as bind gives, "
+            f"not {an(type(values).__name__)}",
+            qualified_name=schema.qualified_name,
+            argument=None,
+            problem="unsupported",
+        )
     names = [argument.name for argument in schema.arguments]
     missing = [name for name in names if name not in values]
     unknown = [name for name in values if name not in names]

@@ -16,6 +16,7 @@ __all__ = [
     "ModeClassError",
     "ModeStateError",
     "NoHandlerError",
+    "NotAnOperatorError",
     "NotRegisteredError",
     "SchemaDriftError",
     "TableError",
@@ -52,6 +53,14 @@ class UnknownOperatorError(DispatchError, AttributeError):
         super().__init__(message)
         self.qualified_name = qualified_name
         self.suggestions = suggestions
+
+
+class NotAnOperatorError(DispatchError, TypeError):
+    """Something that is neither an operator of torch nor the name of one. Field: `value`."""
+
+    def __init__(self, message: str, *, value: Any) -> None:
+        super().__init__(message)
+        self.value = value
 
 
 class SchemaDriftError(DispatchError, RuntimeError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from dispatch_core import _torch_private as private
+from dispatch_core._errors import TableError
 from dispatch_core._honest import (
     answering,
     ask_classes,
@@ -58,6 +59,7 @@ class DispatchMode(TorchDispatchMode):
     def __init__(self, table: HandlerTable | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if table is not None:
+            _check_table(table, "takes")
             self.table = table
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -121,6 +123,8 @@ class DispatchMode(TorchDispatchMode):
     def __enter__(self) -> Self:
         if not _is_marked(type(self).__torch_dispatch__):  # it was given later
             _make_honest(type(self))
+        if type(self).__torch_dispatch__ is DispatchMode.__torch_dispatch__:
+            _check_table(self.table, f"answers from {type(self).__qualname__}.table,")
         own = self.__dict__.get("__torch_dispatch__")
         if own is not None and not _is_marked(own):
             self.__dict__["__torch_dispatch__"] = _honest_of_instance(own, self)
@@ -130,6 +134,11 @@ class DispatchMode(TorchDispatchMode):
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         with brought_to_top(self):
             super().__exit__(exc_type, exc_val, exc_tb)  # type: ignore[no-untyped-call]
+
+
+def _check_table(table: object, what: str) -> None:
+    if not isinstance(table, HandlerTable):
+        raise TableError(f"a DispatchMode {what} a HandlerTable, not {table!r}")
 
 
 def hand_on(

@@ -132,6 +132,8 @@ def propagate_modes(fn: F) -> F:
     recomputed. What `keep_composite` keeps whole is carried as well, and so are context variables,
     as `asyncio.to_thread` does; grad mode, inference mode and autocast are not.
     """
+    if not callable(fn):
+        raise TypeError(f"propagate_modes takes the function to run with them, not {fn!r}")
     modes = tuple(private.mode_stack())
     context = copy_context()
     kept = frozenset[Any]().union(*(ops for _, ops in kept_scopes.get()))

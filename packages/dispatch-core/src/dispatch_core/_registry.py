@@ -9,7 +9,13 @@ from typing import Any
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._errors import SchemaDriftError, UnknownOperatorError, near_matches
+from dispatch_core._describe import an
+from dispatch_core._errors import (
+    NotAnOperatorError,
+    SchemaDriftError,
+    UnknownOperatorError,
+    near_matches,
+)
 from dispatch_core._handle import Handle
 from dispatch_core._higher_order import HIGHER_ORDER, HigherOrderHandle
 from dispatch_core._schema import read_schema, split_name
@@ -142,8 +148,8 @@ def handle_of(op: Any) -> Handle[Any]:
     installed torch, gets a handle from torch's own schema; its `drift` says so.
 
     Raises: UnknownOperatorError if nothing has that name, or several overloads do;
-    SchemaDriftError if the specs have it and the installed torch does not; TypeError for anything
-    that names no operator.
+    SchemaDriftError if the specs have it and the installed torch does not; NotAnOperatorError (a
+    TypeError) for anything that names no operator.
     """
     if isinstance(op, Handle):
         return op
@@ -173,9 +179,7 @@ def handle_of(op: Any) -> Handle[Any]:
         packet = op.qualified_name
     if packet is not None:
         return _only_overload(packet)
-    raise TypeError(
-        f"handle_of takes an operator of torch.ops or its name, not {type(op).__name__}: {op!r}"
-    )
+    raise _no_operator(op)
 
 
 def _only_overload(packet: str) -> Handle[Any]:
@@ -303,6 +307,23 @@ def _parse(name: str) -> tuple[str, str, str]:
             qualified_name=name,
         )
     return namespace, base, "" if overload == "default" else overload
+
+
+def _no_operator(op: Any) -> NotAnOperatorError:
+    name = getattr(op, "__name__", None)
+    if isinstance(op, list | tuple | set | frozenset):
+        remedy = "; give several operators as arguments of their own"
+    elif isinstance(name, str) and callable(op) and base_names("aten") & {name}:
+        remedy = f"; the operator of that name is ops.aten.{name}"
+    elif isinstance(op, private.OP_NAMESPACE) or type(op).__name__ == "OpNamespace":
+        remedy = "; name an operator of this namespace"
+    else:
+        remedy = ""
+    return NotAnOperatorError(
+        f"expected an operator of torch.ops or its name, not {an(type(op).__name__)}: "
+        f"{op!r}{remedy}",
+        value=op,
+    )
 
 
 def unknown(namespace: str, base: str, overload: str) -> UnknownOperatorError:

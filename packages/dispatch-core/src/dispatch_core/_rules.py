@@ -17,7 +17,7 @@ def known_tag(tag: str) -> str:
     name = getattr(tag, "name", tag)
     known = list(torch.Tag.__members__)
     if name not in known:
-        near = near_matches(name, known)
+        near = near_matches(str(name), known)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise TableError(f"torch has no tag {name!r}{hint}")
     return str(name)
@@ -29,7 +29,7 @@ def known_family(family: str) -> str:
         index = spec_index(namespace)
         known.update(index.families if index is not None else ())
     if family not in known:
-        near = near_matches(family, known)
+        near = near_matches(str(family), known)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise TableError(f"the specs have no family {family!r}{hint}")
     return family

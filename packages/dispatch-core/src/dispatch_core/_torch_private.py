@@ -23,6 +23,7 @@ __all__ = [
     "CUSTOM_OPERATOR",
     "HIGHER_ORDER_DISPATCH",
     "HIGHER_ORDER_OPERATOR",
+    "OP_NAMESPACE",
     "OP_OVERLOAD",
     "OP_OVERLOAD_PACKET",
     "SCRIPT_METHOD_OVERLOAD",
@@ -107,6 +108,7 @@ _higher_order: dict[str, HigherOrderOperator] = look_up(torch._ops, "_higher_ord
 numbers_as_tensors: Callable[[str], bool] = look_up(torch._C, "_should_allow_numbers_as_tensors")
 """Say whether a base name ('add') takes Python numbers where its schema says Tensor."""
 
+OP_NAMESPACE: type[Any] = look_up(torch._ops, "_OpNamespace")
 OP_OVERLOAD: type[OpOverload[..., Any]] = look_up(torch._ops, "OpOverload")
 OP_OVERLOAD_PACKET: type[OpOverloadPacket[..., Any]] = look_up(torch._ops, "OpOverloadPacket")
 HIGHER_ORDER_OPERATOR: type[HigherOrderOperator] = look_up(torch._ops, "HigherOrderOperator")
