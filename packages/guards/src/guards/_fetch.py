@@ -223,7 +223,10 @@ def item(obj: object, key: object, allow_call: bool = False) -> Any:
     read: Any = class_attribute(cls, "__getitem__")
     if read is dict.__getitem__:
         # Not through __getitem__, which would run __missing__.
-        return dict.get(cast("dict[Any, Any]", obj), key, MISSING)
+        try:
+            return dict.get(cast("dict[Any, Any]", obj), key, MISSING)
+        except Exception:  # a slice has no hash; a key with the same one may fail to compare
+            return MISSING
     if read in _PLAIN_GETITEM:
         try:
             return read(obj, key)
