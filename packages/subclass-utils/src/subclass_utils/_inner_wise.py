@@ -8,12 +8,14 @@ asks for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from dispatch_core import NoHandlerError
 
 from subclass_utils._copying import as_view_of, describe_outside, make_described
+from subclass_utils._outside import new_outside
 from subclass_utils._roles import Roles, each_in, roles_of
 from subclass_utils._shared_data import (
     Memories,
@@ -39,7 +41,7 @@ def inner_wise_plan(cls: type[Any], op: Any) -> Plan:
     """Make what runs `op`, which has no handler, for a class whose outside differs."""
     own = _PLANS.get(op)
     if own is not None and not cls._is_part:
-        return lambda args, kwargs: own(cls, op, args, kwargs)
+        return partial(own, cls, op)
     return _other_plan(cls, op)
 
 
@@ -85,9 +87,37 @@ def _rebuilt(cls: type[Any], like: Any, inner: Sequence[Any], **outside: Any) ->
     return made
 
 
+def _outside_again(like: Any, inner: list[Any], offset: int | None = None) -> Any:
+    """Make a wrapper with the same outside, but for its place in memory."""
+    cls = type(like)
+    if (
+        like.layout is not torch.strided
+        or (like.dtype.is_complex and like.is_conj())
+        or like.is_neg()
+        or inner[0].is_inference() is not torch.is_inference_mode_enabled()
+    ):
+        return _rebuilt(cls, like, inner, **({} if offset is None else {"offset": offset}))
+    made = new_outside(
+        cls,
+        like.size(),
+        like.stride(),
+        like.storage_offset() if offset is None else offset,
+        like.dtype,
+        torch.strided,
+        like.device,
+        False,
+    )
+    for name, tensor in zip(cls.inner_tensors, inner, strict=True):
+        setattr(made, name, tensor)
+    if cls.metadata:
+        cls._carry_metadata(made, like)
+    return made
+
+
 def _alias(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
-    made = _rebuilt(cls, wrapper, [op(tensor) for tensor in inner_of(wrapper)])
+    call = fast_call(op)
+    made = _outside_again(wrapper, [call(tensor) for tensor in inner_of(wrapper)])
     share_storage(made, wrapper)
     connect(made, wrapper)
     return made
@@ -107,8 +137,10 @@ def _as_strided(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[st
 
 def _clone(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
-    outside = torch.clone(_meta(wrapper), **kwargs)
     inner = [torch.clone(tensor) for tensor in inner_of(wrapper)]
+    if not kwargs and wrapper.numel() and wrapper.is_contiguous():
+        return _outside_again(wrapper, inner, offset=0)
+    outside = torch.clone(_meta(wrapper), **kwargs)
     return _rebuilt(cls, wrapper, inner, stride=outside.stride(), offset=0)
 
 

@@ -196,16 +196,19 @@ def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], 
     """Make what lets a write into the views that a handler made be one into the whole."""
     keeps_all = func in KEEP_ALL
 
-    def connect_all(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    def connect_one(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         source = args[0]
-        if isinstance(result, list | tuple):
-            for index, part in enumerate(result):
-                if part is not source and isinstance(part, type(source)):
-                    connect(part, source, (func, args[1:], kwargs, index))
-        elif result is not source and isinstance(result, type(source)):
+        if result is not source and isinstance(result, type(source)):
             connect(result, source, None if keeps_all else (func, args[1:], kwargs, None))
 
-    return connect_all
+    def connect_each(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        source = args[0]
+        for index, part in enumerate(result):
+            if part is not source and isinstance(part, type(source)):
+                connect(part, source, (func, args[1:], kwargs, index))
+
+    results = roles_of(func).results
+    return connect_each if len(results) > 1 or results[0].is_list else connect_one
 
 
 def _view_source(func: Any) -> bool:

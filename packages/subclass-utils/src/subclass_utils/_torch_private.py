@@ -30,6 +30,7 @@ __all__ = [
     "dispatch_keys",
     "fall_through_wrapper_key",
     "fast_call",
+    "fast_redispatch",
     "has_key",
     "has_tangents",
     "has_view_kernel",
@@ -308,6 +309,12 @@ def fast_call(op: Any) -> Callable[..., Any]:
         return op  # type: ignore[no-any-return]
     call: Callable[..., Any] = getattr(op, "_op", op)
     return call
+
+
+def fast_redispatch(op: Any) -> Callable[..., Any]:
+    """Give what `OpOverload.redispatch` ends in, without its Python frame."""
+    redispatch: Callable[..., Any] = _look_up(_look_up(op, "_handle"), "redispatch_boxed")
+    return redispatch
 
 
 def is_fake(tensor: object) -> bool:

@@ -22,6 +22,7 @@ from subclass_utils._torch_private import (
     composite_out_operators,
     fall_through_wrapper_key,
     fast_call,
+    fast_redispatch,
     has_tangents,
     increment_version,
     keys_below_wrapper_key,
@@ -39,7 +40,7 @@ __all__: list[str] = []
 
 _aten = torch.ops.aten
 _linear = _aten.linear.default
-_call_linear, _addmm, _t = map(fast_call, (_linear, _aten.addmm.default, _aten.t.default))
+_call_linear, _redispatch_linear = fast_call(_linear), fast_redispatch(_linear)
 _is_grad_enabled = torch.is_grad_enabled
 _dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 
@@ -108,38 +109,40 @@ def _tensor_split_kernel(keys: Any, self: Any, sections: Any, dim: int = 0) -> A
 
 
 def _linear_kernel(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
-    """Run linear at once for the usual arguments, and in parts for others."""
+    """Run linear at once where it may be, and in parts elsewhere."""
+    if bias is not None and input.dim() != 2:
+        return _linear_in_parts(keys, input, weight, bias)
+    if not _is_grad_enabled() or not (
+        input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    ):
+        answer = _linear_at_once(keys, input, weight, bias)
+        if answer is not None:
+            return answer
+    return _redispatch_linear(keys & keys_below_wrapper_key, input, weight, bias)
+
+
+def _linear_at_once(keys: Any, input: Any, weight: Any, bias: Any) -> Any:
+    """Run linear on the inner tensors; None where somebody may want to see its parts."""
     cls = input.__class__
     if (
-        weight.__class__ is cls
-        and (bias is None or bias.__class__ is cls)
-        and input.dim() == 2
-        and not stops_before_autograd(keys)
-        and not is_kept(_linear)
+        weight.__class__ is not cls
+        or not (bias is None or bias.__class__ is cls)
+        or input.dim() != 2
+        or stops_before_autograd(keys)
+        or is_kept(_linear)
+        or not outside_of_handlers()
+        or has_tangents()
+        or modes_are_open()
     ):
-        wrap = _linear_wrap(cls)
-        if (
-            wrap is not None
-            and outside_of_handlers()
-            and not has_tangents()
-            and not modes_are_open()
-            and not (
-                _is_grad_enabled()
-                and (
-                    input.requires_grad
-                    or weight.requires_grad
-                    or (bias is not None and bias.requires_grad)
-                )
-            )
-        ):
-            name = cls.inner_tensors[0]
-            args = getattr(input, name), getattr(weight, name)
-            if bias is None:
-                return wrap(_call_linear(*args), input)
-            return wrap(_call_linear(*args, getattr(bias, name)), bias)  # addmm's first argument
-        if cls._transparent and bias is not None:
-            return _addmm(bias, input, _t(weight))
-    return _linear_in_parts(keys, input, weight, bias)
+        return None
+    wrap = _linear_wrap(cls)
+    if wrap is None:
+        return None
+    name = cls.inner_tensors[0]
+    args = getattr(input, name), getattr(weight, name)
+    if bias is None:
+        return wrap(_call_linear(*args), input)
+    return wrap(_call_linear(*args, getattr(bias, name)), bias)  # addmm's first argument
 
 
 def _linear_wrap(cls: Any) -> Any:
@@ -162,14 +165,13 @@ def _linear_in_parts(keys: Any, input: Any, weight: Any, bias: Any) -> Any:
     Torch adds the bias in place, but not where the bias is a subclass. Whether there was such an
     addition is seen by the result: a bias that went into addmm left that, or a view of it.
     """
-    result = _linear.redispatch(keys & keys_below_wrapper_key, input, weight, bias)
+    result = _redispatch_linear(keys & keys_below_wrapper_key, input, weight, bias)
     if (
         isinstance(bias, WrapperTensor)
-        and input.dim() != 2
         and isinstance(result, WrapperTensor)
         and type(result)._transparent
         and not (result.is_inference() or result._is_view() or others_are_watching())
-        and torch.autograd.forward_ad.unpack_dual(bias).tangent is None
+        and not (has_tangents() and torch.autograd.forward_ad.unpack_dual(bias).tangent is not None)
     ):
         removes_dim = input.dim() == 1 and weight.dim() == 2  # matmul's squeeze_
         inner = getattr(result, result.inner_tensors[0])

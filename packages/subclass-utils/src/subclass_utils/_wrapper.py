@@ -46,9 +46,19 @@ class _WrapperMeta(torch._C._TensorMeta):
             cls._makes_outside and needs_wrapper_key(cls, wrapper.dtype)
         ):
             wrapper = with_wrapper_key(cls, wrapper)
-        if isinstance(wrapper, cls):
+            if not isinstance(wrapper, cls):
+                return wrapper
+        names = cls._declared
+        if kwargs or len(args) != len(names) or cls.__init__ is not _init:
             wrapper.__init__(*args, **kwargs)
             check_object(wrapper)
+        else:  # the same as our __init__, and a check at a glance
+            simple = True
+            for name, value in zip(names, args, strict=True):
+                setattr(wrapper, name, value)
+                simple = simple and isinstance(value, torch.Tensor)
+            if not simple or cls._transparent:
+                check_object(wrapper)
         return wrapper
 
     def __setattr__(cls, name: str, value: Any) -> None:
@@ -94,6 +104,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     _transparent: ClassVar[bool] = True
     _is_part: ClassVar[bool] = False
     _makes_outside: ClassVar[bool] = False  # by a `__new__` that is not ours
+    _declared: ClassVar[tuple[str, ...]] = inner_tensors
     _in_slots: ClassVar[bool] = False  # some inner tensor is no entry of `__dict__`
 
     __torch_function__ = no_torch_function
@@ -109,6 +120,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             and "from_plain" not in _overridden(cls)
         )
         cls._makes_outside = "__new__" in _overridden(cls)
+        cls._declared = (*cls.inner_tensors, *cls.metadata)
         cls._in_slots = any(
             hasattr(inspect.getattr_static(cls, name, None), "__set__")
             for name in cls.inner_tensors
@@ -162,7 +174,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         cls = type(self)
         if _is_made(self, values):
             return
-        names = (*cls.inner_tensors, *cls.metadata)
+        names = cls._declared
         if len(values) == len(names) and not named and not requires_grad:
             for name, value in zip(names, values, strict=True):
                 setattr(self, name, value)
@@ -480,6 +492,7 @@ def _initialise_once(cls: type[Any]) -> None:
     cls.__init__ = __init__
 
 
+_init = WrapperTensor.__init__
 _default_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 WrapperTensor._set_up_table()
 register_collation(WrapperTensor)
