@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import importlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +19,11 @@ from guards import (
     Guard,
     GuardBuilder,
     LocalSource,
+    ParamBufferSource,
+    Source,
     compile_guards,
 )
+from guards import _torch_private as private
 
 from tests.guards.kinds import NAN, Point
 
@@ -60,6 +64,10 @@ class HostileDict(dict[Any, Any]):
         return super().__len__()
 
     __contains__ = keys = values = items = get = None  # type: ignore[assignment]
+
+
+class ChildDict(dict[Any, Any]):
+    pass
 
 
 class HostileText(str):
@@ -301,8 +309,25 @@ def test_members_in_any_order(cls: Callable[..., Any], count: int) -> None:
 # ── tensors ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture(params=["in a row", pytest.param("in a tree", marks=pytest.mark.slow)])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let tensors be checked without and with the part of torch that a tree of them needs."""
+    if request.param == "in a tree":
+        importlib.import_module("torch._dynamo.guards")
+    else:
+        monkeypatch.setattr(private, "kind_of_node", lambda: None)
+    return str(request.param)
+
+
+def test_tensors_are_checked_in_that_way(way: str) -> None:
+    scope = {f"t{i}": torch.zeros(2) for i in range(3)}
+    source = guarded(scope, t=GuardBuilder.TENSOR_MATCH).source
+    assert ("tree_of_tensors" in source) is (way == "in a tree")
+    assert ("tensors_check(" in source) is (way == "in a row")
+
+
 @pytest.mark.parametrize("count", [2, 4, 5, 8, 9, 12, 13, 17, 24, 25, 40])
-def test_tensors_in_one_call_or_several(count: int) -> None:
+def test_tensors_in_one_call_or_several(way: str, count: int) -> None:
     scope = {f"t{i}": torch.zeros(i + 1, 2) for i in range(count)}
     check = guarded(scope, t=GuardBuilder.TENSOR_MATCH)
     assert check({k: v.clone() for k, v in scope.items()})
@@ -315,8 +340,85 @@ def test_tensors_in_one_call_or_several(count: int) -> None:
     assert check(scope) is False
 
 
+@pytest.mark.parametrize("count", [1, 2, 20])
+@pytest.mark.parametrize("kind", [types.MappingProxyType, collections.UserDict, ChildDict])
+def test_tensors_of_another_mapping(way: str, kind: Callable[..., Any], count: int) -> None:
+    scope: dict[str, Any] = {f"t{i}": torch.zeros(2) for i in range(count)}
+    check = guarded(scope, t=GuardBuilder.TENSOR_MATCH)
+    last = f"t{count - 1}"
+    assert check(kind(scope))
+    assert check(kind({**scope, last: torch.zeros(2)}))
+    for wrong in (torch.zeros(3), None, torch.zeros(2, requires_grad=True)):
+        assert check(kind({**scope, last: wrong})) is False
+    assert check(kind({})) is False
+    assert check(None) is False  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("way")
+def test_tensors_of_two_classes_from_dicts_and_lists_of_several_depths() -> None:
+    def made(columns: int = 4) -> dict[str, Any]:
+        return {
+            "d": {"a": torch.zeros(1), 3: torch.nn.Parameter(torch.zeros(2))},
+            "l": [torch.zeros(3), (torch.zeros(2, columns), {"b": torch.zeros(5)})],
+            "t": torch.zeros(6),
+        }
+
+    d, pair = LocalSource("d"), GetItemSource(LocalSource("l"), 1)
+    sources = [
+        GetItemSource(d, "a"),
+        GetItemSource(d, 3),
+        GetItemSource(LocalSource("l"), 0),
+        GetItemSource(pair, 0),
+        GetItemSource(GetItemSource(pair, 1), "b"),
+        LocalSource("t"),
+    ]
+    check = compile_guards([Guard(s, GuardBuilder.TENSOR_MATCH) for s in sources], made())
+    assert check(made())
+    assert check.explain(made()) is None
+    assert first_failure(check, made(5)).startswith("L['l'][1][0]")
+    changes: list[Callable[[dict[str, Any]], Any]] = [
+        lambda scope: scope["d"].pop("a"),
+        lambda scope: scope["d"].update({3: torch.zeros(2)}),
+        lambda scope: scope["l"].pop(),
+        lambda scope: scope.update(d=HostileDict(scope["d"]), t=None),
+        lambda scope: scope.update(l=tuple(scope["l"]), t=None),
+        lambda scope: scope["l"][1][1].clear(),
+        lambda scope: scope.update(d=None),
+    ]
+    for change in changes:
+        scope = made()
+        change(scope)
+        assert check(scope) is False
+        assert check.explain(scope) is not None
+    scope = made()
+    scope["l"] = tuple(scope["l"])
+    assert check(scope), "a tuple has the same entries"
+
+
+@pytest.mark.usefixtures("way")
+def test_two_checks_of_one_parameter() -> None:
+    layer = torch.nn.Linear(2, 3)
+    m = LocalSource("m")
+
+    def guard(source: Source, **options: Any) -> Guard:
+        return Guard(source, functools.partial(GuardBuilder.TENSOR_MATCH, **options))
+
+    attr, parameter = AttrSource(m, "weight"), ParamBufferSource(m, "weight")
+    guards = [
+        guard(attr, dynamic_sizes=[0]),
+        guard(attr, dynamic_sizes=[1], dynamic_strides=[0]),
+    ]
+    other = [guard(parameter), guard(parameter, dynamic_sizes=[0])]
+    for both in (guards, [guards[0], other[0]], [guards[1], other[1], other[0]]):
+        check = compile_guards(both, {"m": layer})
+        assert check({"m": layer})
+        assert check({"m": torch.nn.Linear(2, 3)})
+        for wrong in (torch.nn.Linear(2, 4), torch.nn.Linear(4, 3)):
+            assert check({"m": wrong}) is (check.explain({"m": wrong}) is None) is False
+
+
 @pytest.mark.parametrize("count", [2, 9, 12, 20])
-def test_one_tensor_in_several_places(count: int) -> None:
+def test_one_tensor_in_several_places(way: str, count: int) -> None:
     scope = {f"t{i}": torch.zeros(2) for i in range(count)}
     check = guarded(scope, t=GuardBuilder.TENSOR_MATCH)
     assert check(dict.fromkeys(scope, torch.zeros(2)))
@@ -339,6 +441,21 @@ def check_of_parameters(model: torch.nn.Module) -> CheckFunction:
     return compile_guards(guards, {"m": model})
 
 
+@pytest.mark.usefixtures("way")
+def test_parameters_of_a_layer_of_another_class() -> None:
+    model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(3)))
+    check = check_of_parameters(model)
+    model[1] = Trained(2, 2)
+    assert check({"m": model})
+    model[1] = torch.nn.Linear(2, 3)
+    assert not check({"m": model})
+    model[1] = Trained(2, 3)
+    assert not check({"m": model})
+    model[1] = torch.nn.Bilinear(2, 2, 2)
+    assert not check({"m": model})
+
+
+@pytest.mark.usefixtures("way")
 def test_parameters_in_a_table_of_another_class() -> None:
     model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(3)))
     check = check_of_parameters(model)

@@ -51,6 +51,7 @@ SCRIPT = """
 import sys, warnings
 warnings.simplefilter("ignore")
 import torch
+if LOADED: import torch._dynamo.guards
 from functools import partial
 from torch._subclasses.fake_tensor import FakeTensorMode
 from guards import *
@@ -74,6 +75,7 @@ one = compile_guards([Guard(X, B.TENSOR_MATCH)], {"x": A})
 names = [f"x{i}" for i in range(12)]
 scope = {name: torch.ones(2, 3) for name in names}
 many = compile_guards([Guard(LocalSource(name), B.TENSOR_MATCH) for name in names], scope)
+assert ("tree_of_tensors" in many.source) is LOADED
 parameter = compile_guards([Guard(X, B.TENSOR_MATCH)], {"x": torch.nn.Parameter(A)})
 sizes = compile_guards([Guard(TensorPropertySource(X, *p), B.EQUALS_MATCH) for p in
                         (("storage_offset",), ("size", 1), ("stride", 0))], {"x": A[1:, 1:]})
@@ -110,8 +112,9 @@ print("all")
 
 
 @pytest.mark.slow  # starts a process
-def test_tensor_of_any_make_is_answered() -> None:
-    script = f"MAKERS = {MAKERS!r}\n{textwrap.dedent(SCRIPT)}"
+@pytest.mark.parametrize("loaded", [False, True], ids=["alone", "with Dynamo loaded"])
+def test_tensor_of_any_make_is_answered(loaded: bool) -> None:
+    script = f"MAKERS, LOADED = {MAKERS!r}, {loaded}\n{textwrap.dedent(SCRIPT)}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     tried = done.stdout.splitlines() or ["importing"]
     assert done.returncode == 0, f"{tried[-1]}: {done.stderr[-2000:]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -54,6 +54,14 @@ def set_of(kinds: tuple[str, ...], count: int) -> tuple[Any, Any, dict[str, Any]
         guards.append(Guard(LocalSource(key), kind.create))
         kind.add(tree.dict_getitem_manager(key, f"L['{key}']", value, plain()), value)
     return compile_them(guards, scope), tree, scope
+
+
+def new_tensors(scope: dict[str, Any]) -> dict[str, Any]:
+    """Give the same values with other tensors in place of those that guards were made from."""
+    return {
+        key: torch.zeros_like(value) if isinstance(value, torch.Tensor) else value
+        for key, value in scope.items()
+    }
 
 
 def parameters_of(layers: int) -> tuple[Any, Any, dict[str, Any]]:
@@ -150,9 +158,15 @@ def building(count: int) -> float:
     return best
 
 
-def compared(work: str, made: tuple[Any, Any, dict[str, Any]], limit: float) -> Row:
+def compared(
+    work: str,
+    made: tuple[Any, Any, dict[str, Any]],
+    limit: float,
+    change: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> Row:
     """Measure a check and a tree on the same values."""
     ours, theirs, scope = made
+    scope = change(scope)
     if not (ours(scope) and theirs.check(scope)):
         raise RuntimeError(f"{work}: both must hold of what they were made from")
     here, there = alternate(
@@ -170,6 +184,8 @@ def rows() -> Iterator[Row]:
             strict = kind == "tensors" or count <= 10
             made = set_of((kind,), count)
             yield compared(f"check {count:,} {kind}", made, 1.0 if strict else 1.3)
+            if kind == "tensors":
+                yield compared(f"check {count:,} new tensors", made, 1.0, new_tensors)
     for name, several in {"same object": pairs_of, "relations of sizes": relations_of}.items():
         for count in SIZES:
             yield compared(f"check {count:,} {name}", several(count), 1.0 if count <= 10 else 1.3)
@@ -179,7 +195,9 @@ def rows() -> Iterator[Row]:
         yield compared(f"check {code}", state(code), 1.0)
     yield compared("check all four of GLOBAL_STATE", state(*STATES[:4]), 1.0)
     for count in SIZES[1:]:
-        yield compared(f"check {count:,} mixed", set_of(MIXED, count), 1.0)
+        made = set_of(MIXED, count)
+        yield compared(f"check {count:,} mixed", made, 1.0)
+        yield compared(f"check {count:,} mixed, new tensors", made, 1.0, new_tensors)
     for name, layers in {"1 layer": 1, "100 layers": 100}.items():
         yield compared(f"check parameters, {name}", parameters_of(layers), 1.0)
     large = building(1000)

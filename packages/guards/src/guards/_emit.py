@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from guards._class_names import find_class, importable_name, plain_name
 from guards._fetch import Absent, is_a
 from guards._pointers import address_reader, addresses_by_id
-from guards._torch_private import torch_function_modes
+from guards._torch_private import torch_function_modes, tree_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,9 +106,11 @@ class Emitter:
 
     Attributes:
         namespace: the globals of the function.
+        truths: the names of functions that give True or False, and nothing else.
     """
 
     def __init__(self) -> None:
+        self.truths: set[str] = set()
         self.namespace: dict[str, Any] = {"present": _present}
         self._names: dict[int, tuple[str, object]] = {}
         self._weak_names: dict[int, str] = {}
@@ -117,6 +119,7 @@ class Emitter:
         self._namespaces: dict[int, str] = {}  # of classes that are kept anyway
         self._serial: dict[str, int] = {}
         self._statements: list[str] = []
+        self._early: dict[str, str] = {}  # conditions, with the local that tells each
         self._first: list[str] = []
         self._vital_ones: list[weakref.ReferenceType[Any]] = []
         self._kept: list[list[object]] = []
@@ -185,6 +188,17 @@ class Emitter:
         reader = self.constant(read, f"read_{len(values)}_addresses")
         return f"{reader}({arguments.replace('values', variable)}).raw == {name}"
 
+    def ask_tree(self, tree: object, hint: str, value: str) -> str:
+        """Write the test that one of torch's trees of guards holds of a value."""
+        check = self.truth(tree_check(), "tree_check")
+        return f"{check}({self.constant(tree, f'tree_of_{hint}')}, {value})"
+
+    def truth(self, function: object, hint: str) -> str:
+        """Name a function that gives True or False, and nothing else."""
+        name = self.constant(function, hint)
+        self.truths.add(name)
+        return name
+
     def _forget(self, name: str, _: object) -> None:
         self.namespace[name] = b""
 
@@ -222,14 +236,18 @@ class Emitter:
         tests = [] if self.has_type(variable, cls) else [self.is_type(variable, cls)]
         # ``__dict__`` is there, so that it is not asked of ``__getattr__``.
         absent = ["__getattribute__"] if unless is None else [unless, *_LOOKUPS]
+        early = []
         for number, base in enumerate(type.__dict__["__mro__"].__get__(cls)):
             if not is_heap_type(base) or _is_of_torch(base):
                 continue
             if is_kept_anyway(base):
                 names = self._names_of(base)
+                early += [f"{name!r} not in {names}" for name in absent]
             else:
                 names = f"type({variable}).__mro__[{number}].__dict__"
-            tests += [f"{name!r} not in {names}" for name in absent]
+                tests += [f"{name!r} not in {names}" for name in absent]
+        if early:
+            tests.append(self.early(" and ".join(early), f"plain_{plain_name(cls)}"))
         return " and ".join(tests)
 
     def _names_of(self, cls: type) -> str:
@@ -271,11 +289,27 @@ class Emitter:
             lines.append(f"{name} = {known}")
         return lines
 
+    def early(self, condition: str, hint: str) -> str:
+        """Give a local that tells a condition, which is looked at once, before all others.
+
+        It speaks of no value, and must not raise.
+        """
+        known = self._early.get(condition)
+        if known is None:
+            known = self._early[condition] = self.local(hint)
+            self._first.append(f"{known} = {condition}")
+        return known
+
+    def local(self, hint: str) -> str:
+        """Give the name of a local that nothing else has."""
+        name = self._free_name(hint)
+        self.namespace[name] = None
+        return name
+
     def no_modes(self) -> str:
         """Write the test that no mode is open, whose code torch's own attributes would run."""
-        function_modes = self.constant(torch_function_modes, "function_modes")
-        self._first = [f"no_modes = not {function_modes}()"]
-        return "no_modes"
+        modes = self.constant(torch_function_modes, "function_modes")
+        return self.early(f"not {modes}()", "no_modes")
 
     def take_first(self) -> list[str]:
         """Give the lines to be put in front of all others; none of them raises."""

@@ -76,7 +76,7 @@ def plan(
     checks: Sequence[Check],
     is_base: Callable[[Source], bool],
     place_of: Callable[[ValueSource], Place | None],
-    turn_of: Callable[[ValueSource], int],
+    turn_of: Callable[[ValueSource], int] | None,
 ) -> tuple[list[Check], list[Group]]:
     """Sort the checks into those that are made alone and those that are made together.
 
@@ -84,7 +84,8 @@ def plan(
     which are fetched together too, or else on values from anywhere.
 
     ``turn_of`` counts how often a tensor has come up: torch's check of many takes each tensor
-    once, so a second check of one and the same tensor goes into another call.
+    once, so a second check of one and the same tensor goes into another call. It is None where all
+    tensors go into one tree, wherever they lie.
     """
     alone: list[Check] = []
     by_table: dict[Any, Group] = {}
@@ -100,7 +101,11 @@ def plan(
             kind = "type made at run time"
         source = check.sources[0]
         place = place_of(source)
-        turn = turn_of(source) if kind == "tensors" else 0
+        turn = 0
+        if kind == "tensors" and turn_of is None:
+            place = None
+        elif kind == "tensors" and turn_of is not None:
+            turn = turn_of(source)
         group_kind = _GROUP_OF.get(kind, kind)
         if kind == "keys":
             turn = len(expected)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["OverlapCheck", "RelationCheck", "SameObjectCheck", "TensorCheck"]
 
 
-# Of these torch's fast check of many can be asked; a subclass may answer, and raise, by itself.
+# Of these torch can be asked together; a subclass may answer, and raise, by itself.
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -55,11 +55,8 @@ class TensorCheck(OneSourceCheck):
             if dims is not None:  # the tensor itself may be an example of one size
                 self.facts[name] = _spell_dims([d or 0 for d in dims], dims)
         self._class = weakref.ref(type(tensor))
-        self._made_of = weakref.ref(tensor)
-        self.careful = private.tensor_check(tensor, sizes, strides)
-        self.fast: Any = None
-        if type(tensor) in _PLAIN:
-            self.fast = private.tensor_guards([tensor], [sizes], [strides])
+        self.plain = type(tensor) in _PLAIN
+        self.tree = private.tensor_check(tensor, sizes, strides)
         with torch._C.DisableTorchFunction():
             self._example_state = _example_state(tensor)
 
@@ -67,24 +64,21 @@ class TensorCheck(OneSourceCheck):
         name, cls = names[0], self._class()
         if cls is None:
             return "False"
-        careful = f"{emitter.constant(self.careful.check, 'tensor_check')}({name})"
-        if self.fast is None:
-            # torch knows the class by its bare address, which may come to mean another one.
-            return f"{emitter.is_type(name, cls, vital=True)} and {careful}"
-        example = self._made_of()
-        if example is None:
-            return careful
-        # The very same tensor is strided still; another one may be nested.
-        fast = emitter.constant(self.fast.check, "known_tensor_check")
-        return f"({name} is {emitter.weakly(example, 'tensor')} and {fast}({name}) or {careful})"
+        test = emitter.ask_tree(self.tree, "tensor", name)
+        # torch knows the class by its bare address, which may come to mean another one.
+        return test if self.plain else f"{emitter.is_type(name, cls, vital=True)} and {test}"
 
     def pattern(self) -> tuple[str, Any] | None:
         here = self.example is None or self._thread == private.thread_state()
-        return ("tensors", None) if self.fast is not None and here else None
+        return ("tensors", None) if self.plain and here else None
+
+    def add_to(self, node: Any, tensor: torch.Tensor) -> None:
+        """Let a node of one of torch's trees check the same of its value."""
+        private.add_tensor_match(node, tensor, self.sizes, self.strides)
 
     def holds(self, tensor: object) -> bool:
         """Tell whether one value is a tensor like the one that the check was made for."""
-        return type(tensor) is self._class() and bool(self.careful.check(tensor))
+        return type(tensor) is self._class() and bool(self.tree.check(tensor))
 
     def expected(self) -> str:
         if self._class() is None:
@@ -105,7 +99,7 @@ class TensorCheck(OneSourceCheck):
         if differ == ["state"]:
             return _state_difference(self.facts["state"], found["state"])
         if not differ:
-            return self.expected(), private.tensor_reason(self.careful, value)
+            return self.expected(), private.tensor_reason(self.tree, value)
         return tuple(  # type: ignore[return-value]
             ", ".join(f"{k} {side.get(k, '')}".rstrip() for k in differ)
             for side in (self.facts, found)
@@ -358,8 +352,10 @@ class OverlapCheck(Check):
             return slow
         known = " and ".join(emitter.is_type(name, torch.Tensor) for name in names)
         # torch's function compares places within one storage, and takes it that there is one.
-        alias = emitter.constant(private.alias_test(), "is_alias_of")
-        known += "".join(f" and {alias}({names[0]}, {name})" for name in names[1:])
+        if len(names) > 1:
+            storage = emitter.local("storage")
+            known += f" and {emitter.no_modes()} and ({storage} := {names[0]}.untyped_storage())"
+            known += "".join(f" is {name}.untyped_storage()" for name in names[1:])
         overlapping = emitter.constant(private.overlapping_tensors(), "overlapping")
         return f"{known} and not {overlapping}({values}, False) or {slow}"
 

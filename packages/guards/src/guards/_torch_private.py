@@ -24,17 +24,21 @@ from guards._errors import GuardError
 
 __all__ = [
     "AUTOCAST_DEVICES",
+    "add_tensor_match",
     "any_autocast_enabled",
     "autocast_switch",
     "current_device",
     "dispatch_state",
     "in_thread_state",
     "is_odd",
+    "kind_of_node",
     "overlapping",
     "overlapping_tensors",
     "tensor_guards",
     "tensor_reason",
     "thread_state",
+    "tree",
+    "tree_check",
     "with_lazy_bits",
 ]
 
@@ -79,19 +83,50 @@ def tensor_guards(tensors: Sequence[torch.Tensor], sizes: Dims, strides: Dims) -
     )
 
 
-def tensor_check(tensor: torch.Tensor, sizes: Any, strides: Any) -> Any:
-    """Make torch's own check of one tensor, ``check(value)``, which answers any value.
+def tree() -> Any:
+    """Make an empty one of torch's trees of guards, ``check(value)``."""
+    return _look_up(torch._C, "_dynamo.guards.RootGuardManager")()
+
+
+@functools.lru_cache(maxsize=1)
+def tree_check() -> Callable[[Any, object], bool]:
+    """Give the function that asks a tree of guards, ``tree_check()(tree, value)``.
+
+    It is called faster than the method that is made of it for each tree.
+    """
+    method = _look_up(torch._C, "_dynamo.guards.RootGuardManager.check")
+    check: Callable[[Any, object], bool] = getattr(method, "__func__", method)
+    return check
+
+
+def kind_of_node() -> Any:
+    """Give what torch wants to be told of each node of a tree below its root, or None.
+
+    torch looks it up in ``torch._dynamo``, which takes a second to load: None where nothing else
+    has loaded it.
+    """
+    kinds = getattr(sys.modules.get("torch._dynamo.guards"), "GuardManagerType", None)
+    return getattr(kinds, "GUARD_MANAGER", None)
+
+
+def add_tensor_match(node: Any, tensor: torch.Tensor, sizes: Any, strides: Any) -> None:
+    """Let a node of a tree check a tensor; the thread's state counts as it is now.
 
     Strides that a tensor does not tell, as a nested one, and what a subclass raises when it is
     asked come out of it as exceptions; ``tensor_guards`` ends the process then.
     """
-    root = _look_up(torch._C, "_dynamo.guards.RootGuardManager")()
     with torch._C.DisableTorchFunction():
         ndim = torch.Tensor.dim(tensor)
     keys = torch._C._dispatch_keys(tensor)
     sizes, strides = ([None] * ndim if dims is None else dims for dims in (sizes, strides))
-    add = _look_up(root, "add_tensor_match_guard")
+    add = _look_up(node, "add_tensor_match_guard")
     add(tensor, sizes, strides, "the tensor", ["the tensor"], None, type(tensor), keys)
+
+
+def tensor_check(tensor: torch.Tensor, sizes: Any, strides: Any) -> Any:
+    """Make torch's own check of one tensor, ``check(value)``, which answers any value."""
+    root = tree()
+    add_tensor_match(root, tensor, sizes, strides)
     return root
 
 
@@ -131,12 +166,6 @@ def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:
                         found |= {place, other}
                 open_ranges.append((end, place))
     return found
-
-
-def alias_test() -> Callable[[torch.Tensor, torch.Tensor], bool]:
-    """Give torch's test whether two tensors lie in one storage."""
-    test: Callable[[torch.Tensor, torch.Tensor], bool] = _look_up(torch._C, "_is_alias_of")
-    return test
 
 
 def overlapping_tensors() -> Callable[..., Iterable[int]]:

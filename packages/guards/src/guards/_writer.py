@@ -7,23 +7,25 @@ is fetched in the middle of that check.
 
 from __future__ import annotations
 
+import ast
 import functools
 import operator
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from guards import _fetch
+from guards import _fetch, _tensor_trees
 from guards import _torch_private as private
 from guards._checks import Check, TypeCheck
 from guards._constants import same_constant
-from guards._emit import AbsentValueError, Emitter
+from guards._emit import AbsentValueError, Emitter, is_kept_anyway
 from guards._fetch import Absent, is_a
-from guards._plan import WORTH_FETCHING_TOGETHER, Group, plan
+from guards._plan import WORTH_FETCHING_TOGETHER, Group, Member, plan
 from guards._source import Source
+from guards._tensor_trees import Leaf, Table
 from guards._value_sources import ChainedValueSource, ValueSource
 
 if TYPE_CHECKING:
@@ -34,8 +36,11 @@ __all__ = ["Writer"]
 # Reading the addresses of a tuple pays above so many values; below, each is compared by itself.
 _MOST_ONE_BY_ONE = 12
 
+_TABLES_OF_MODULES = ("_parameters", "_buffers", "_modules")
+_REFUSES_UNLESS = re.compile(r"if not \((.*)\): return False")
+
 # A condition that begins like this reads ``v`` there first, unless something in it is put off.
-_READS_FIRST = ("v is ", "(v is ", "type(v) is ", "(type(v) is ")
+_READS_FIRST = ("v is ", "(v is ", "type(v) is ", "(type(v) is ", "tree_check(")
 _PUTS_OFF = re.compile(r"\b(?:if|for|lambda)\b|:=")
 _V = re.compile(r"\bv\b")
 
@@ -63,15 +68,20 @@ class Writer:
     def write(self, checks: Sequence[Check]) -> str:
         """Give the definition of the function ``check``."""
         self._survey(checks)
-        alone, groups = plan(checks, self._bases.__contains__, self._place_of, self._turn_of_tensor)
+        turn = None if _tensor_trees.can_be_made() else self._turn_of_tensor
+        alone, groups = plan(checks, self._bases.__contains__, self._place_of, turn)
         alone, tables = self._divide(alone)
         for check in alone:
             self._write_alone(check)
         for table in tables:
             self._write_table(table)
         for group in groups:
-            getattr(self, f"_write_{group.kind}")(group, self._values(group))
-        body = "\n        ".join(self._lines) or "pass"
+            if group.kind == "tensors":
+                self._write_tensors(group)
+            else:
+                getattr(self, f"_write_{group.kind}")(group, self._values(group))
+        last = self._lines and self._in_the_end(self._lines.pop())
+        body = "\n        ".join([*self._lines, last]) if last else "pass"
         first = [*self.emitter.used_often(body), *self.emitter.take_first()]
         often = "".join(f"    {line}\n" for line in first)
         return (
@@ -80,8 +90,25 @@ class Writer:
             f"        {body}\n"
             "    except Exception:\n"
             "        return False\n"
-            "    return True\n"
+            + ("" if body.splitlines()[-1].strip().startswith("return ") else "    return True\n")
         )
+
+    def _in_the_end(self, line: str) -> str:
+        """Give what the last condition tells as the answer, where it is True or False."""
+        found = _REFUSES_UNLESS.fullmatch(line)
+        if found is None or not self._tells_truth(ast.parse(found[1], mode="eval").body):
+            return line
+        return f"return {found[1]}"
+
+    def _tells_truth(self, condition: ast.expr) -> bool:
+        if isinstance(condition, ast.BoolOp):
+            return all(map(self._tells_truth, condition.values))
+        if isinstance(condition, ast.Compare):
+            return all(isinstance(op, (ast.Is, ast.IsNot)) for op in condition.ops)
+        if isinstance(condition, ast.UnaryOp):
+            return isinstance(condition.op, ast.Not)
+        called = condition.func if isinstance(condition, ast.Call) else None
+        return isinstance(called, ast.Name) and called.id in self.emitter.truths
 
     def _place_of(self, source: ValueSource) -> tuple[Source | None, str, Any] | None:
         if source in self._bases:
@@ -213,7 +240,7 @@ class Writer:
             code = f"{base}.{kind} if {emitter.is_type(base, cls)} else {slow}"
         name = self._tables[owner, kind] = f"{base}_{kind.strip('_')}"
         self._lines.append(f"{name} = {code}")
-        if kind in ("_parameters", "_buffers", "_modules"):
+        if kind in _TABLES_OF_MODULES:
             self._refuse_unless(emitter.is_type(name, dict))
         return name
 
@@ -334,42 +361,117 @@ class Writer:
         apart = emitter.constant(functools.partial(_hold_each, checks), "have_keys")
         self._refuse_unless(f"{' and '.join(tests)} or {apart}(values)")
 
-    def _write_tensors(self, group: Group, values: str) -> None:
+    def _write_tensors(self, group: Group) -> None:
+        """Write the check of tensors in one of torch's trees of guards."""
+        if not _tensor_trees.can_be_made():
+            self._write_tensors_in_a_row(group)
+            return
+        parts: list[Leaf | Table] = []
+        asked: list[str] = []
+        again: list[list[Member]] = []  # the members of each part
+        place_of: dict[tuple[str, str], int] = {}
+        unsure: dict[str, None] = {}
+        for member, tensor in zip(group.members, self._tensors_of(group), strict=True):
+            leaf = Leaf(member.check, tensor)
+            entry = self._entry_of(member.source) if self._used_once(member.source) else None
+            if entry is not None and entry.place not in place_of:
+                place_of[entry.place] = len(parts)
+                parts.append(Table({}, entry.cls, entry.place[1]))
+                asked.append(entry.place[0])
+                again.append([])
+                if entry.unless_sure:
+                    unsure[entry.unless_sure] = None
+            place = -1 if entry is None else place_of[entry.place]
+            table = parts[place] if entry is not None else leaf
+            if entry is None or isinstance(table, Leaf) or entry.key in table.leaves:
+                parts.append(leaf)
+                asked.append(self._value(member.source))
+                again.append([member])
+            else:
+                table.leaves[entry.key] = leaf
+                again[place].append(member)
+        value = asked[0] if len(asked) == 1 else f"({', '.join(asked)})"
+        test = self.emitter.ask_tree(_tensor_trees.tree_of(parts), "tensors", value)
+        if unsure:
+            # torch looks into a dict alone; into another mapping Python does, tensor by tensor.
+            checks = [member.check for members in again for member in members]
+            each = self.emitter.truth(functools.partial(_hold_each, checks), "tensors_each")
+            start = self.emitter.constant(
+                functools.partial(_look_up, [m.source for members in again for m in members]),
+                "look_up_tensors",
+            )
+            test += f" or not ({' and '.join(unsure)}) and {each}({start}(L, G))"
+        self._refuse_unless(test)
+
+    def _write_tensors_in_a_row(self, group: Group) -> None:
+        """Write the check of tensors in torch's check of many, where there can be no tree."""
         emitter = self.emitter
-        checks = [member.check for member in group.members]
-        tensors = [
-            self._builder.lookup(m.source) if m.check.example is None else m.check.example
-            for m in group.members
-        ]
+        checks, tensors = [member.check for member in group.members], self._tensors_of(group)
         guards = private.tensor_guards(
             tensors, [c.sizes for c in checks], [c.strides for c in checks]
         )
         together = emitter.constant(guards.check, "tensors_check")
         apart = emitter.constant(functools.partial(_hold_one_by_one, checks), "tensors_one_by_one")
-        nested = f"True in map({emitter.constant(_is_nested, 'is_nested')}, values)"
         each = emitter.constant(functools.partial(_hold_each, checks), "tensors_each")
         modes = f"{emitter.constant(private.torch_function_modes, 'function_modes')}()"
-        strided = f"({each}(values) if {modes} else not {nested})"
-        self._lines.append(f"values = {values}")
-        read_types = []
+        classes = list(dict.fromkeys(map(type, tensors)))
+        self._lines.append(f"values = {self._values(group)}")
         if len(tensors) > _MOST_ONE_BY_ONE:
             same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
-            read_types = ["    types = (*map(type, values),)"]
-            classes = tuple(map(type, tensors))
-            known_types = emitter.same_objects(classes, "tensor_types", "types")
         else:
             known = [emitter.weakly(tensor, "tensor") for tensor in tensors]
             same = " and ".join(f"values[{i}] is {ref}" for i, ref in enumerate(known))
-            known_types = " and ".join(
-                emitter.is_type(f"values[{i}]", type(tensor)) for i, tensor in enumerate(tensors)
-            )
+        others = " and ".join(
+            emitter.is_type("value", cls).replace(" is ", " is not ") for cls in classes
+        )
         # Of other tensors one may be nested, and torch's check of many would end the process.
         self._lines += [
             f"if not ({same} and {together}(*values)):",
-            *read_types,
-            f"    if not ({known_types} and {strided}): return False",
-            f"    if not ({together}(*values) or {apart}(values)): return False",
+            f"    if {modes}:",
+            f"        if not {each}(values): return False",
+            "    else:",
+            "        for value in values:",
+            f"            if {others} or value.is_nested: return False",
+            f"        if not ({together}(*values) or {apart}(values)): return False",
         ]
+
+    def _tensors_of(self, group: Group) -> list[torch.Tensor]:
+        return [
+            self._builder.lookup(m.source) if m.check.example is None else m.check.example
+            for m in group.members
+        ]
+
+    def _entry_of(self, source: ValueSource) -> _Entry | None:
+        """Say in which dict a value lies, and under which key."""
+        base, example = _base_of(source), self._example_of_base(source)
+        place = source.table(example)
+        if place is None:
+            return None
+        kind, key = place
+        known = self._tables.get((base, kind))
+        emitter, cls = self.emitter, type(example)
+        if kind in _TABLES_OF_MODULES and base is not None:
+            if known is None and is_kept_anyway(cls):
+                owner = self._variable(base)  # type: ignore[arg-type]
+                return _Entry((owner, kind), key, cls, emitter.is_type(owner, cls))
+        elif kind == "children" or (kind == "items" and cls is not dict):
+            return None
+        owner = "" if base is None else self._variable(base)  # type: ignore[arg-type]
+        table = self._table(base, owner, kind, example)
+        sure = kind in _TABLES_OF_MODULES or emitter.has_type(table, dict)
+        return _Entry((table, ""), key, None, "" if sure else emitter.is_type(table, dict))
+
+
+class _Entry(NamedTuple):
+    """A key in a dict: the variable of the dict, or of a module and the dict's name there.
+
+    Unless ``unless_sure`` holds, the dict or the module may be one of another class.
+    """
+
+    place: tuple[str, str]
+    key: Any
+    cls: type | None
+    unless_sure: str
 
 
 _Table = dict[ValueSource, list[Check]]
@@ -389,13 +491,14 @@ def _hold_each(checks: Sequence[Any], values: Sequence[object]) -> bool:
     return all(check.holds(value) for check, value in zip(checks, values, strict=True))
 
 
+def _look_up(sources: Sequence[ValueSource], L: Any, G: Any) -> list[object]:
+    known: dict[Source, Any] = {}
+    return [source.lookup(L, G, known) for source in sources]
+
+
 def _hold_one_by_one(checks: Sequence[Any], tensors: Sequence[object]) -> bool:
     """Test tensors of which two may be the same object, which torch's common check refuses."""
     return len({*map(id, tensors)}) < len(tensors) and _hold_each(checks, tensors)
-
-
-# Read of torch's own classes alone, where it is C code.
-_is_nested = operator.attrgetter("is_nested")
 
 
 # ── the careful ways, where a value is not of the class that it was ──────────────────────────────
