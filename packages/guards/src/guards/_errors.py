@@ -119,7 +119,15 @@ class MissingValueError(GuardError, LookupError):
 
 
 class UnsupportedGuardError(GuardError, ValueError):
-    """A guard that cannot be made, or cannot be saved."""
+    """A guard that cannot be made, or cannot be saved.
+
+    Attributes:
+        guards: the guards that cannot be saved, where somebody saved; else none.
+    """
+
+    def __init__(self, message: str, guards: Iterable[object] = ()) -> None:
+        super().__init__(message)
+        self.guards = tuple(guards)
 
 
 class CacheLimitError(GuardError, RuntimeError):

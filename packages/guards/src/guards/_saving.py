@@ -63,7 +63,8 @@ def dumps(guards: Iterable[Guard] | CheckFunction) -> str:
     ``guards`` are those of a check function, or the function itself.
 
     Raises:
-        UnsupportedGuardError: some guards cannot be saved; all of them are named.
+        UnsupportedGuardError: some guards cannot be saved; all of them are named, and are the
+            ``guards`` of the error.
     """
     if isinstance(guards, CheckFunction):
         made: dict[Guard, list[Check]] = {}
@@ -71,14 +72,15 @@ def dumps(guards: Iterable[Guard] | CheckFunction) -> str:
             made.setdefault(guard, []).append(check)
     else:
         made = {guard: list(guard._checks) for guard in guards}
-    entries, refusals = [], []
+    entries: list[dict[str, Any]] = []
+    refusals: dict[Guard, str] = {}
     for guard, checks in made.items():
         try:
             entries.append(_write_guard(guard, checks))
         except UnsupportedGuardError as error:
-            refusals.append(str(error))
+            refusals[guard] = str(error)
     if refusals:
-        raise UnsupportedGuardError("\n".join(refusals))
+        raise UnsupportedGuardError("\n".join(refusals.values()), refusals)
     document = {"format": FORMAT, "version": VERSION, "guards": entries}
     return json.dumps(document, indent=1, allow_nan=False)
 
