@@ -148,6 +148,22 @@ def test_generator_function_sees_the_modes_in_each_step_and_its_driver_does_not(
     assert stack() == []
 
 
+def test_what_a_generator_does_when_it_is_closed_is_seen_too() -> None:
+    def steps() -> Generator[torch.Tensor]:
+        try:
+            yield torch.ones(1)
+        finally:
+            torch.zeros(1)
+
+    with Recorder() as recorder:
+        carried = propagate_modes(steps)
+    generator = carried()
+    next(generator)
+    generator.close()
+    assert names(recorder) == ["aten::ones", "aten::zeros"]
+    assert stack() == []
+
+
 # ── checkpoint ──────────────────────────────────────────────────────────────────────────────────
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import DispatchError, HandlerError, enable_python_mode, no_dispatch
+from dispatch_core import (
+    DispatchError,
+    HandlerError,
+    HandlerTable,
+    NoHandlerError,
+    enable_python_mode,
+    no_dispatch,
+)
 
 from tests.dispatch_core.wrapping import Tabled, Wrapped
 
@@ -114,6 +121,30 @@ def test_table_class_that_declines_on_plain_tensors_runs_as_without() -> None:
 
     with enable_python_mode(Declines):
         assert type(torch.ones(2) + 1) is torch.Tensor
+
+
+def test_call_that_nobody_takes_within_the_modes_handler_comes_out() -> None:
+    class Asks(Tabled):
+        table = HandlerTable()
+
+    @Asks.table.implements(torch.ops.aten.sin.default)
+    def sine(self: Any) -> Any:
+        return self.as_subclass(Asks).cos()
+
+    x = torch.ones(2)
+    with enable_python_mode(Asks), pytest.raises(NoHandlerError) as caught:
+        x.sin()
+    assert caught.value.overload == torch.ops.aten.cos.default
+
+
+def test_call_that_the_arguments_class_declined_too_comes_out() -> None:
+    class Declines(Tabled):
+        table = HandlerTable(missing="next")
+
+    x = torch.ones(2).as_subclass(Declines)
+    with enable_python_mode(Declines), pytest.raises(NoHandlerError) as caught:
+        x.sin()
+    assert caught.value.declined == (Declines,)
 
 
 def test_factory_in_mode_gives_the_class() -> None:

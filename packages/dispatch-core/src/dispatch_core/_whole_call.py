@@ -42,6 +42,7 @@ class WholeCall:
         self.needs_parts = self.needs_gradient and self._writes_oddly()
         self._random = _RandomState(self)
         self._before: dict[int, Tensor] = {}
+        self._not_given_back: list[int] = []
         self._flat_result: list[Tensor] | None = None
         self._result_template: Any = None
 
@@ -135,7 +136,14 @@ class WholeCall:
             with torch.set_grad_enabled(grad_enabled):  # as handlers would find it without
                 self._result_template = walk(self._hand_over(hand_to_python), flat.append)
         if self._written:
-            ctx.mark_dirty(*(self.tensors[position] for position in self._written))
+            written = [self.tensors[position] for position in self._written]
+            ctx.mark_dirty(*written)
+            # Autograd wants back what was written to, also from an operator that gives nothing.
+            given_back = [any(tensor is result for result in flat) for tensor in written]
+            self._not_given_back = [
+                at for at, there in zip(self._written, given_back, strict=True) if not there
+            ]
+            flat += [self.tensors[position] for position in self._not_given_back]
         # Nothing must stay alive through the call that autograd does not count.
         self._args, self._kwargs, self.tensors = (), {}, []
         self._before, self._flat_result = {}, None
@@ -171,10 +179,11 @@ class WholeCall:
                 given = [t.clone() if at in self._written else t for at, t in enumerate(own)]
             else:
                 given = list(own)
-            args, kwargs = fill(self._template, given)
+            args, kwargs = fill(self._template, list(given))
             parts: Any = private.composite_kernel(self.op)
             flat: list[Tensor] = []
             walk(parts(*args, **kwargs), flat.append)
+            flat += [given[position] for position in self._not_given_back]
         pairs = [
             (value, gradient)
             for value, gradient in zip(flat, gradients, strict=True)
