@@ -9,6 +9,7 @@ import pytest
 import torch
 from dispatch_core import NoHandlerError
 from subclass_utils import WrapperTensor
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from tests.subclass_utils.wrappers import (
     Loose,
@@ -105,6 +106,53 @@ def test_compiled_equals_eager(cls: Any, name: str) -> None:
         assert aliases(other, y) == aliases(one, x)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mul", "view", "add_", "detach"])
+@pytest.mark.parametrize("cls", [Measured, Requantised])
+def test_dynamic_sizes_are_compiled_once(cls: Any, name: str) -> None:
+    backend = CompileCounterWithBackend("aot_eager")
+    function = FUNCTIONS.get(name) or OPERATORS[name]
+    compiled = torch.compile(function, backend=backend, dynamic=True)
+    for columns in (6, 4, 8):
+        x, y = (cls.from_plain(torch.arange(4.0 * columns).view(4, columns)) for _ in range(2))
+        wanted, got = function(x), compiled(y)
+        assert torch.equal(value_of(y), value_of(x))
+        assert torch.equal(value_of(got), value_of(wanted))
+    assert backend.frame_count == 1
+
+
+class Sized(WrapperTensor):
+    """Its metadata are numbers that a compiled function may compute with."""
+
+    metadata = ("columns", "more")
+    columns: int = 0
+    more: tuple[Any, ...] = ()
+
+
+@pytest.mark.slow
+def test_metadata_of_a_compiled_result_is_that_of_the_call() -> None:
+    def function(x: torch.Tensor, n: int) -> Sized:
+        return Sized(x * 1, x.size(1) + n, (n, {"half": x.size(1) // 2}, [n]))
+
+    compiled = torch.compile(function, backend="aot_eager", dynamic=True)
+    for columns, n in ((6, 7), (6, 5), (4, 5), (8, 9)):
+        got = compiled(torch.ones(2, columns), n)
+        assert (got.columns, got.more) == (columns + n, (n, {"half": columns // 2}, [n]))
+        assert type(got.columns) is type(got.more[0]) is type(got.more[1]["half"]) is int
+        assert (type(got.more[1]), type(got.more[2])) == (dict, list)
+
+
+@pytest.mark.slow
+def test_place_of_a_compiled_view_is_that_of_the_call() -> None:
+    compiled = torch.compile(lambda x: x.clone()[1:], backend="aot_eager", dynamic=True)
+    for columns in (6, 4, 5):
+        x = value_of(made(Requantised))[:, :columns]
+        view = compiled(Requantised.from_plain(x).requires_grad_())
+        assert (view.size(), view.storage_offset()) == ((3, columns), columns)
+        assert torch.allclose(value_of(view.detach()), value_of(x)[1:], atol=0.01)
+        view.sum().backward()
+
+
 RESULTS: dict[str, Callable[[Any], Any]] = {
     "clone": lambda x: x.clone(),
     "to": lambda x: x.to("cpu", copy=True),
@@ -144,6 +192,14 @@ def test_gradient_of_a_compiled_result_is_that_of_the_eager_one(cls: Any, name: 
         differentiate(RESULTS[name](x))
         differentiate(compiled(y))
         assert torch.allclose(value_of(y.grad), value_of(x.grad), rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_gradient_of_a_compiled_result_that_holds_a_wrapper() -> None:
+    x: Any = Measured(Requantised.from_plain(torch.arange(24.0).view(4, 6))).requires_grad_()
+    y: Any = torch.compile(lambda x: x.clone().view(6, 4), backend="aot_eager")(x)
+    (y * y).sum().backward()
+    assert torch.allclose(value_of(x.grad), 2 * value_of(value_of(x.detach())), rtol=1e-3)
 
 
 @pytest.mark.slow

@@ -151,7 +151,16 @@ def test_registered_handler_gets_plain_and_wrapped_arguments_as_they_are() -> No
     assert (torch.ones(1, 2) @ weight).tolist() == [[1.0, 1.0]]
 
 
+class WithoutStrides(ScaledOnPlain):
+    """Its `__new__` says no strides, so a new one is contiguous."""
+
+    @staticmethod
+    def __new__(cls: type[Any], numbers: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, numbers.size(), dtype=scale.dtype)
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("cls", [ScaledOnPlain, WithoutStrides])
 @pytest.mark.parametrize("context", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize(
     "write",
@@ -162,16 +171,20 @@ def test_registered_handler_gets_plain_and_wrapped_arguments_as_they_are() -> No
         lambda x: x.resize_(6),
         lambda x: x.resize_as_(torch.ones(6)),
         lambda x: x.set_(torch.ones(4)),
+        lambda x: x.set_(torch.ones(6)[2:]),
         lambda x: torch.add(torch.ones(4), 1, out=x),
     ],
 )
-def test_outside_follows_what_was_written_on_the_plain_tensor(write: Any, context: Any) -> None:
+def test_outside_follows_what_was_written_on_the_plain_tensor(
+    write: Any, context: Any, cls: Any
+) -> None:
     plain = torch.arange(6.0).view(2, 3)
-    x = ScaledOnPlain.from_plain(plain)
+    x = cls.from_plain(plain)
     with context():
         write(x)
         write(plain)
     assert (x.size(), x.stride()) == (plain.size(), plain.stride())
+    assert x.storage_offset() == plain.storage_offset()
     assert x.numbers.size() == plain.size()
     assert torch.equal(x.to_plain(), plain)
 

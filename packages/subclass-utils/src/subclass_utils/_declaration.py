@@ -49,7 +49,9 @@ _CONTAINERS = (tuple, list, set, frozenset)
 
 def travels(value: Any) -> str | None:
     """Say what keeps a value from travelling with a wrapper; None if nothing does."""
-    cls = type(value)
+    cls: type[Any] = type(value)
+    if cls.__module__ == "torch.fx.immutable_collections":  # what torch.compile makes of builtins
+        cls = list if isinstance(value, list) else dict
     if cls in _PLAIN_TYPES or isinstance(value, enum.Enum):
         return None
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):

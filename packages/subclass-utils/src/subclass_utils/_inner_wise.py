@@ -375,7 +375,7 @@ class _OnPlain:
             from subclass_utils._plain_view import reshape_view
 
             return reshape_view(wrapper, in_place if len(self.roles.arguments) == 1 else None)
-        return replace(wrapper, make_from_plain(type(wrapper), plain, wrapper))
+        return replace(wrapper, make_from_plain(type(wrapper), plain, wrapper), plain)
 
     def answer(self, result: Any, values: Mapping[str, Any]) -> Any:
         """Give written arguments back as what they are; other results stay plain."""

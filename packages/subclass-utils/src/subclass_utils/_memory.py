@@ -55,6 +55,12 @@ class NoStorage(torch.UntypedStorage):
         """Give the wrapper's device."""
         return self._device
 
+    def nbytes(self) -> int:
+        """Give the size that the storage itself says it has."""
+        return self._storage.nbytes()
+
+    size = __len__ = nbytes
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of a {self._wrapper_class.__qualname__}>"
 
@@ -114,7 +120,7 @@ class NoMemory:
         if made is None:
             # Both live as long as either: who compares storages may keep one or the other.
             make: Any = NoStorage
-            made = make(storage.nbytes(), device="meta")
+            made = make(0, device="meta")  # not of its size, which may be a symbol
             made._storage, made._device, made._wrapper_class = storage, storage.device, type(self)
             storage._stands_for = made
         return made  # type: ignore[no-any-return]

@@ -408,8 +408,8 @@ def _copy_into(own: torch.Tensor, new: torch.Tensor) -> None:
         increment_version((own,))  # torch counts no version inside of a handler
 
 
-def replace(target: Any, source: Any) -> None:
-    """Make a wrapper what another one is, outside and inside.
+def replace(target: Any, source: Any, plain: torch.Tensor) -> None:
+    """Make a wrapper what another one is, outside and inside; it lies as the plain tensor does.
 
     Raises: ViewError where other wrappers share its data, ResizeError where it came from `.data`.
     """
@@ -429,7 +429,10 @@ def replace(target: Any, source: Any) -> None:
             "use the operator that gives a new tensor."
         )
     target.__dict__.pop("_family", None)
-    _set_data(target, make_described(cls, describe_outside(source), inner_of(source)))
+    outside = describe_outside(source)
+    if source.layout is plain.layout is torch.strided:
+        outside.update(stride=plain.stride(), offset=plain.storage_offset())
+    _set_data(target, make_described(cls, outside, inner_of(source)))
     for name in cls.inner_tensors:
         setattr(target, name, getattr(source, name))
     cls._carry_metadata(target, source)

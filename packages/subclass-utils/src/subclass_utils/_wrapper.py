@@ -12,7 +12,7 @@ from dispatch_core import HandlerError, HandlerTable
 from dispatch_core._for_subclass_utils import entries_of, has_handlers
 from torch.serialization import add_safe_globals
 
-from subclass_utils import _copying
+from subclass_utils import _compiled, _copying
 from subclass_utils._collation import register_collation
 from subclass_utils._declaration import (
     check_class,
@@ -26,7 +26,6 @@ from subclass_utils._outside import needs_wrapper_key, outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
 from subclass_utils._shared_data import connect, disconnect, make_from_plain
 from subclass_utils._torch_private import (
-    as_plain_tangent,
     no_torch_function,
     skip_in_dynamo,
     without_modes,
@@ -326,67 +325,24 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         """Give the names of the inner tensors, and what else it takes to build this again."""
-        metadata = tuple(getattr(self, name) for name in self.metadata)
-        strided = self.layout is torch.strided
-        outside = (
-            ()
-            if self._transparent
-            else (
-                self.dtype,
-                self.layout,
-                self.storage_offset() if strided else None,
-                self.is_conj(),
-                self.is_neg(),
-            )
-        )
-        return list(self.inner_tensors), (metadata, outside)
+        return _compiled.parts_of(self)
 
     @classmethod
     def __tensor_unflatten__(
         cls, inner: Mapping[str, Any], context: Any, size: Any, stride: Any
     ) -> Any:
         """Build a wrapper from what `__tensor_flatten__` gave."""
-        metadata, outside = context
-        tensors = [inner[name] for name in cls.inner_tensors]
-        description: dict[str, Any] = {}
-        if outside:
-            dtype, layout, offset, conj, neg = outside
-            description = {
-                "size": size,
-                "stride": stride,
-                "offset": offset,
-                "dtype": dtype,
-                "layout": layout,
-                "device": tensors[0].device,
-                "conj": conj,
-                "neg": neg,
-            }
-        made = _copying.make_described(cls, description, tensors)
-        for name, value in zip(cls.metadata, metadata, strict=True):
-            setattr(made, name, value)
-        return made
+        return _compiled.put_together(cls, inner, context, size, stride)
 
     def __coerce_tangent_metadata__(self) -> Any:
-        """Say, by an example, what torch.compile is to expect as a gradient of this result.
-
-        It is plain where results are: it comes from an operator on them.
-        """
-        cls = type(self)
-        if cls.without_handler == "to_plain" if not cls._transparent else cls.mixing == "unwrap":
-            return as_plain_tangent(self.to_plain())
-        return self
+        """Say, by an example, what torch.compile is to expect as a gradient of this result."""
+        return _compiled.example_of_gradient(self)
 
     def __coerce_same_metadata_as_tangent__(
         self, expected: Any, expected_type: type[Any] | None = None
     ) -> Any:
         """Give this gradient the metadata that torch.compile foresaw; None where that cannot be."""
-        if expected_type is not None and expected_type is not type(self):
-            return self.to_plain() if expected_type is torch.Tensor else None
-        names, (_, outside) = self.__tensor_flatten__()
-        if outside != expected[1]:
-            return None
-        inner = {name: getattr(self, name) for name in names}
-        return self.__tensor_unflatten__(inner, expected, self.size(), self.stride())
+        return _compiled.gradient_as_foreseen(self, expected, expected_type)
 
     # ── copies ──────────────────────────────────────────────────────────────────────────────────
 
