@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import (
-    HandlerTable,
-    TableError,
-    UnknownOperatorError,
-    ops,
-)
+from dispatch_core import HandlerTable, TableError, UnknownOperatorError, ops
 from dispatch_core._for_subclass_utils import entries_of, has_handlers
 
 from tests.dispatch_core.wrapping import Tabled, run_plain

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import (
-    DispatchMode,
-    HandlerError,
-    HandlerSignatureError,
-    HandlerTable,
-    ops,
-)
+from dispatch_core import DispatchMode, HandlerError, HandlerSignatureError, HandlerTable, ops
 
 from tests.dispatch_core.wrapping import Tabled, run_plain, tabled
 

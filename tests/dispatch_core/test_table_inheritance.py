@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import (
-    DispatchMode,
-    HandlerTable,
-    ops,
-)
+from dispatch_core import DispatchMode, HandlerTable, NoHandlerError, ops
 
-from tests.dispatch_core.wrapping import Tabled, run_plain
+from tests.dispatch_core.wrapping import Tabled, run_plain, tabled
 
 aten = ops.aten
 
@@ -106,6 +102,31 @@ def test_table_set_on_a_finished_class_belongs_to_it() -> None:
     LateChild.table.implements(aten.mm)(general("child"))
     assert Late.table.lookup(aten.mm.default) is None
     assert LateChild.table.lookup(aten.mm.default) is not None
+
+
+def test_table_set_on_a_finished_class_knows_class_and_name() -> None:
+    class Late(Tabled):
+        handlers: Any
+
+        @classmethod
+        def __torch_dispatch__(  # type: ignore[override]
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return cls.handlers.dispatch(func, types, args, kwargs)
+
+    own = HandlerTable()
+    Late.handlers = own
+
+    class LateChild(Late):
+        pass
+
+    assert Late.handlers is own
+    assert repr(own).startswith(f"<HandlerTable of {Late.__qualname__}: ")
+    LateChild.handlers.implements(aten.mm)(general("child"))
+    assert "handlers" in vars(LateChild)
+    with pytest.raises(NoHandlerError) as caught:
+        tabled([1.0], Late).sin()
+    assert caught.value.declined == (Late,)
 
 
 def test_one_table_in_two_classes_does_not_leak() -> None:

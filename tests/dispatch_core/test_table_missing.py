@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import (
-    HandlerTable,
-    NoHandlerError,
-    ops,
-)
+from dispatch_core import HandlerTable, NoHandlerError, ops
 
 from tests.dispatch_core.wrapping import Tabled, run_plain, tabled
 
