@@ -10,7 +10,6 @@ import torch
 
 from guards._evaluation import ValueSource
 from guards._op_facts import facts
-from guards._plain_objects import make
 
 __all__ = [
     "Built",
@@ -87,78 +86,17 @@ class StepFailed(Exception):
 class Record:
     """A run that can be repeated: its operators, its inputs, its result.
 
-    ``harmless`` says that the operators write to nothing that was there before, and draw no random
-    numbers.
+    Attributes:
+        grad: the grad mode in which the call began.
+        harmless: whether the operators write to nothing that was there before, and draw no
+            random numbers.
     """
 
     steps: tuple[Step, ...]
     inputs: tuple[ValueSource, ...]
     output: Any
+    grad: bool
     harmless: bool
-
-    def replay(self, L: Any, G: Any) -> Any:
-        """Run the operators again on the inputs of another call.
-
-        Raises:
-            StepFailed: an operator raises, and nothing has happened yet: the plain function can
-                be run, which may catch the error.
-            Exception: what an operator raises, where that is what the plain function does.
-        """
-        inputs = [source.get(L, G) for source in self.inputs]
-        results: dict[int, torch.Tensor] = {}
-
-        def read(value: Any) -> Any:
-            if type(value) is Input:
-                return inputs[value.place]
-            if type(value) is Result:
-                return results[value.number]
-            if type(value) is Number:
-                return value.tensor
-            if type(value) in (list, tuple):
-                return type(value)(map(read, value))
-            if type(value) is dict:
-                return {key: read(part) for key, part in value.items()}
-            if type(value) is Row:
-                return value.cls(map(read, value.parts))
-            if type(value) is Place:
-                return value.source.get(L, G)
-            if type(value) is Built:
-                own, slots = read(value.own), read(value.slots)
-                return make(value.cls, value.root, read(value.items), own, slots)
-            return value
-
-        before = torch.is_grad_enabled()
-        now = before
-        try:
-            for step in self.steps:
-                if step.grad is not now:
-                    torch._C._set_grad_enabled(step.grad)
-                    now = step.grad
-                _keep(
-                    results,
-                    step.outputs,
-                    step.op(*map(read, step.args), **{k: read(v) for k, v in step.kwargs.items()}),
-                )
-                for done in step.last_use_of:
-                    results.pop(done, None)
-        except Exception as error:
-            if self.harmless:
-                raise StepFailed from error
-            raise
-        finally:
-            if now is not before:
-                torch._C._set_grad_enabled(before)
-        return read(self.output)
-
-
-def _keep(results: dict[int, torch.Tensor], outputs: Any, result: Any) -> None:
-    # In a function, so that no local goes on holding what has been used for the last time.
-    if type(outputs) is int:
-        results[outputs] = result
-    elif type(outputs) is tuple:
-        for number, part in zip(outputs, result, strict=True):
-            if number is not None:
-                results[number] = part
 
 
 def _parts(value: Any) -> list[Any]:
@@ -206,7 +144,9 @@ def _is_harmless(step: Step) -> bool:
     return not (known.mutates or known.random or "batch_norm" in step.op.name())
 
 
-def make_record(steps: list[Step], output: Any, sources: Sequence[ValueSource]) -> Record:
+def make_record(
+    steps: list[Step], output: Any, sources: Sequence[ValueSource], grad: bool
+) -> Record:
     """Make a record of steps, with the inputs that they use; results are kept until last used."""
     steps, used = _without_unused(steps, output)
     inputs = {place: Input(number) for number, place in enumerate(sorted(used))}
@@ -227,4 +167,4 @@ def make_record(steps: list[Step], output: Any, sources: Sequence[ValueSource]) 
         )
     places = tuple(sources[place] for place in sorted(used))
     harmless = all(map(_is_harmless, finished))
-    return Record(tuple(finished[::-1]), places, _replace(output, inputs), harmless)
+    return Record(tuple(finished[::-1]), places, _replace(output, inputs), grad, harmless)

@@ -280,7 +280,8 @@ def watch(
             watcher.refuse(str(problem))
     if watcher.problem is not None:
         return result, None, watcher.problem
-    record = make_record(watcher.steps, output, [source for source, _ in inputs])
+    places = [source for source, _ in inputs]
+    record = make_record(watcher.steps, output, places, torch.is_grad_enabled())
     if frames.catching and not record.harmless:
         return result, None, f"{frames.catching} may catch an error, after something was written"
     return result, record, None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_result"]
 
-_DEEPEST = 50
+_DEEPEST = 40  # Python takes 200 brackets within each other
 _FACTORY: Any = collections.defaultdict.__dict__["default_factory"]
 
 

@@ -20,8 +20,9 @@ from guards._compile import compile_guards
 from guards._errors import GuardError, UnsupportedGuardError
 from guards._explanation import Explanation
 from guards._fetch import is_a
-from guards._record import Record, StepFailed
+from guards._record import StepFailed
 from guards._recording import unchanged, watch
+from guards._replay import write_replay
 from guards._settings import is_ordinary, state_guards
 
 __all__ = ["Specialized", "specialize"]
@@ -42,7 +43,7 @@ class Specialized(Generic[R]):
         self.refusals: list[str] = []
         self._patience = patience
         self._inner, self._bind = _take_apart(function)
-        self._cache: GuardedCache[Record] = GuardedCache(limit=limit)
+        self._cache: GuardedCache[Callable[[Any, Any], Any]] = GuardedCache(limit=limit)
         self._name = getattr(self._inner, "__qualname__", type(function).__qualname__)
         self._G: dict[str, Any] = {self._name: function}
         self._lock = threading.Lock()
@@ -56,10 +57,10 @@ class Specialized(Generic[R]):
             L = self._bind(*args, **kwargs)
         except TypeError:
             return self.function(*args, **kwargs)  # it says itself what is wrong
-        record = self._cache.lookup(L)
-        if record is not None:
+        replay = self._cache.lookup(L)
+        if replay is not None:
             with contextlib.suppress(StepFailed):
-                return cast(R, record.replay(L, self._G))
+                return cast(R, replay(L, self._G))
             # An operator raised: the plain function may catch that, or else says where it was.
             return self.function(*args, **kwargs)
         if len(self.refusals) >= self._patience or sys.getprofile() is not None:
@@ -89,7 +90,7 @@ class Specialized(Generic[R]):
         else:
             with self._lock:
                 self._G.update(G)
-            self._cache.insert(check, record)
+            self._cache.insert(check, write_replay(record, builder.lookup))
         return cast(R, result)
 
     @property

@@ -257,6 +257,11 @@ def with_lazy_bits(*, views: bool = False) -> contextlib.AbstractContextManager[
     return made
 
 
+def operator_of(overload: Any) -> Any:
+    """Give the function of C that an overload calls, without the Python around it."""
+    return getattr(overload, "_op", overload)
+
+
 def tracks_views(operator: str) -> bool:
     """Tell whether torch itself notes that results of this operator are views."""
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, "ADInplaceOrView"))
