@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -523,6 +524,120 @@ def test_attributes_of_objects_without_a_plain_dict() -> None:
     assert not plain({"h": covered, "p": point})
     point.b = 1  # type: ignore[attr-defined]
     assert not plain({"h": point, "p": point})
+
+
+# ── checks of one value each that a tree makes together ──────────────────────────────────────────
+
+CODE = "def f{0}(x): return x + {0}"
+
+
+def functions(count: int) -> dict[str, Any]:
+    """Make functions, each of a code object that only it refers to."""
+    scope: dict[str, Any] = {}
+    for number in range(count):
+        exec(CODE.format(number), {}, scope)
+    return scope
+
+
+@pytest.mark.parametrize("count", [1, 6, 7, 30])
+def test_functions_together(way: str, count: int) -> None:
+    scope = functions(count)
+    check = guarded(scope, f=GuardBuilder.FUNCTION_MATCH)
+    assert ("tree_of_nodes" in check.source) is (way == "in a tree" and count > 6)
+    assert check(scope)
+    other = {k: types.FunctionType(f.__code__, {}) for k, f in scope.items()}
+    assert check(other), "other functions of the same code"
+    assert check(functions(count)), "equal code"
+    assert check(types.MappingProxyType(other))
+    last = f"f{count - 1}"
+    bound = types.MethodType(scope[last], Point(1))
+    assert check({**scope, last: bound}), "the function behind a method counts"
+    for wrong in (functions(count + 1)[f"f{count}"], lambda x: x, len, None, Hostile()):
+        assert check({**scope, last: wrong}) is False
+        assert first_failure(check, {**scope, last: wrong}).startswith(f"L['{last}']")
+    assert check({}) is False
+    methods = {k: types.MethodType(f, Point(1)) for k, f in scope.items()}
+    check = guarded(methods, f=GuardBuilder.FUNCTION_MATCH)
+    assert "tree_of_nodes" not in check.source
+    assert check(methods)
+    assert check(scope)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.slow  # collects garbage
+def test_code_in_the_place_of_code_that_died() -> None:
+    scope = functions(8)
+    check = guarded(scope, f=GuardBuilder.FUNCTION_MATCH)
+    dead = [weakref.ref(f.__code__) for f in scope.values()]
+    kept = dict(scope)
+    del kept["f3"]
+    addresses = {id(f.__code__) for f in scope.values()}
+    scope.clear()
+    gc.collect()
+    assert [ref() is None for ref in dead] == [k == 3 for k in range(8)], "nothing is kept alive"
+    for _ in range(200):
+        exec("def f3(x): return x - 1", {}, scope)
+        assert check({**kept, **scope}) is False
+        if id(scope["f3"].__code__) in addresses:
+            break
+    assert check(functions(8)), "of equal code"
+
+
+class Block(torch.nn.Module):
+    pass
+
+
+@pytest.mark.parametrize("cls", [torch.nn.Identity, Block])
+@pytest.mark.parametrize("count", [1, 6, 7, 30])
+def test_training_flags_together(way: str, cls: type[torch.nn.Module], count: int) -> None:
+    scope: dict[str, Any] = {f"m{i}": cls().train(i % 2 == 0) for i in range(count)}
+    check = guarded(scope, m=GuardBuilder.MODULE_TRAINING)
+    assert ("tree_of_nodes" in check.source) is (way == "in a tree" and count > 6)
+    for _ in range(3):
+        assert check(scope)
+    for module in scope.values():
+        module.train(not module.training)
+        assert check(scope) is False
+        module.train(not module.training)
+        module.extra = 1  # the dict has another version
+        assert check(scope)
+    other: dict[str, Any] = {k: torch.nn.ReLU().train(m.training) for k, m in scope.items()}
+    assert check(other), "modules of another class"
+    assert check({**scope, "m0": other["m0"]})
+    assert not check({**scope, "m0": other["m0"].train(not scope["m0"].training)})
+    for wrong in (None, Hostile(), cls):
+        assert check({**scope, "m0": wrong}) is False
+    del scope["m0"].__dict__["training"]
+    assert check(scope) is (check.explain(scope) is None) is False
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.slow  # collects garbage
+def test_modules_and_tensors_of_a_tree_are_not_kept_alive() -> None:
+    scope: dict[str, Any] = {f"m{i}": torch.nn.Linear(2, 2) for i in range(8)}
+    parts = {"m": GuardBuilder.MODULE_TRAINING, "t": GuardBuilder.TENSOR_MATCH}
+    scope |= {f"t{i}": torch.zeros(2) for i in range(8)}
+    check = guarded(scope, **parts)
+    assert check(scope)
+    dead = [weakref.ref(value) for value in scope.values()]
+    scope.clear()
+    gc.collect()
+    assert [ref() for ref in dead] == [None] * 16
+    scope |= {f"m{i}": torch.nn.Linear(2, 2) for i in range(8)}
+    assert check({**scope, **{f"t{i}": torch.zeros(2) for i in range(8)}})
+
+
+@pytest.mark.slow
+def test_property_that_a_class_in_a_tree_is_given_later(way: str) -> None:
+    scope: dict[str, Any] = {f"m{i}": Block() for i in range(8)}
+    check = guarded(scope, m=GuardBuilder.MODULE_TRAINING)
+    assert check(scope)
+    Block.training = property(lambda self: CALLS.append("training") or True)  # type: ignore[assignment, func-returns-value]
+    try:
+        assert check(scope) is (check.explain(scope) is None) is False
+    finally:
+        del Block.training
+    assert check(scope)
 
 
 # ── the function itself ──────────────────────────────────────────────────────────────────────────

@@ -165,7 +165,8 @@ class GuardBuilder(GuardBuilderBase):
         if function is None:
             self.add(guard, IdentityCheck(self.source(guard), value), value)
         else:
-            self.add(guard, CodeCheck.of(self.source(guard), function), value)
+            bound = value is not function
+            self.add(guard, CodeCheck.of(self.source(guard), function, bound=bound), value)
 
     def MODULE_TRAINING(self, guard: Guard) -> None:
         """Guard on the training flag of a module."""

@@ -79,8 +79,8 @@ class Check:
         """Say whether this is a common test that can be made of many values in one step.
 
         ``("identity", value)``, ``("type", class)``, ``("constant", value)``,
-        ``("immutable", value)``, ``("keys", keys)`` for a KeysCheck, and ``("tensors", None)``
-        for a TensorCheck; None where it is not.
+        ``("immutable", value)``, ``("keys", keys)`` for a KeysCheck, ``("tensors", None)`` for a
+        TensorCheck, and ``("nodes", class or None)`` for a NodeCheck; None where it is not.
         """
         return None
 
@@ -465,10 +465,33 @@ class BoolCheck(OneSourceCheck):
         return {"value": self.value}
 
 
-class TrainingCheck(_InOwnDict):
+class NodeCheck(Check):
+    """A check that a node of one of torch's trees of guards can make, with many others.
+
+    Attributes:
+        reads: an attribute that it reads from an object's own dict, which its class must lack.
+    """
+
+    reads: ClassVar[str | None] = None
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        """Let a node check what this does; its failure need not mean that this check fails.
+
+        ``kind`` is what torch wants to be told of the nodes below. Gives an object that torch
+        knows by its address alone, and which may die, or None.
+        """
+        raise NotImplementedError
+
+    def holds(self, value: object) -> bool:
+        """Tell whether the check holds of one value, or of an ``Absent``."""
+        raise NotImplementedError
+
+
+class TrainingCheck(_InOwnDict, NodeCheck):
     """A module's training flag is this bool."""
 
     code = "MODULE_TRAINING"
+    reads = "training"
 
     def __init__(self, source: ValueSource, value: bool, cls: type | None = None) -> None:
         wants(type(value) is bool, self.code, "a bool", value)
@@ -480,6 +503,22 @@ class TrainingCheck(_InOwnDict):
         slow = f"{emitter.constant(_training, 'training')}({names[0]}) is {self.value}"
         fast = f"{names[0]}.training is {self.value}"
         return self.or_else(names[0], fast, slow, emitter, "training")
+
+    def pattern(self) -> tuple[str, Any] | None:
+        cls = self._weak_cls and self._weak_cls()
+        return None if cls is None else ("nodes", cls)
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        node.add_type_match_guard(id(type(value)), ["class"], None)
+        # Given examples, torch remembers the version of the dict, and looks no further if it can.
+        below = node.get_generic_dict_manager("__dict__", _fetch.instance_dict(value), kind)
+        flag = below.dict_getitem_manager("training", "training", self.value, kind)
+        add = flag.add_true_match_guard if self.value else flag.add_false_match_guard
+        add(["training"], None)
+        return None  # the class is one that is kept anyway
+
+    def holds(self, value: object) -> bool:
+        return _training(value) is self.value
 
     def expected(self) -> str:
         return f"in {_mode(self.value)} mode"

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from guards._checks import OneSourceCheck, spell_found, wants
+from guards._checks import NodeCheck, OneSourceCheck, spell_found, wants
 from guards._constants import spell
 from guards._emit import Emitter
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["CodeCheck", "code_digest", "plain_function"]
 
 
-class CodeCheck(OneSourceCheck):
+class CodeCheck(OneSourceCheck, NodeCheck):
     """A Python function runs this code: the very same code object, or one equal to it.
 
     The code is known by its digest, so the check keeps nothing alive and can be saved.
@@ -33,16 +33,20 @@ class CodeCheck(OneSourceCheck):
         wants(type(digest) is str, self.code, "a digest", digest)
         self.described, self.digest = described, digest
         self._example: Any = None
+        self._bound = False
 
     @classmethod
-    def of(cls, source: ValueSource, function: types.FunctionType) -> CodeCheck:
-        """Make the check for what a function runs now."""
+    def of(
+        cls, source: ValueSource, function: types.FunctionType, *, bound: bool = False
+    ) -> CodeCheck:
+        """Make the check for what a function, or the one behind a bound method, runs now."""
         check = cls(source, spell(function), code_digest(function.__code__))
         check._example = weakref.ref(function.__code__)
+        check._bound = bound
         return check
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        slow = f"{emitter.constant(self._same_code, 'same_code')}({names[0]})"
+        slow = f"{emitter.constant(self.holds, 'same_code')}({names[0]})"
         code = self._example and self._example()
         if code is None:
             return slow
@@ -50,9 +54,24 @@ class CodeCheck(OneSourceCheck):
         known = emitter.weakly(code, code.co_name)
         return f"(type({names[0]}) is {kind} and {names[0]}.__code__ is {known} or {slow})"
 
-    def _same_code(self, value: object) -> bool:
+    def pattern(self) -> tuple[str, Any] | None:
+        alive = self._example is not None and self._example() is not None
+        return ("nodes", None) if alive and not self._bound else None
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        code = self._example()
+        node.add_type_match_guard(id(types.FunctionType), ["function"], None)
+        below = node.code_manager("__code__", None, kind)
+        below.add_id_match_guard(id(code), ["code"], None)
+        return code
+
+    def holds(self, value: object) -> bool:
+        """Tell whether one value is a function that runs this code."""
         function = plain_function(value)
-        return function is not None and code_digest(function.__code__) == self.digest
+        if function is None:
+            return False
+        same = self._example is not None and function.__code__ is self._example()
+        return same or code_digest(function.__code__) == self.digest
 
     def expected(self) -> str:
         return f"{self.described} with the same code"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from guards._class_names import find_class, importable_name, plain_name
 from guards._fetch import Absent, is_a
 from guards._pointers import address_reader, addresses_by_id
-from guards._torch_private import torch_function_modes, tree_check
+from guards._torch_private import no_tree, torch_function_modes, tree_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,16 @@ def is_kept_anyway(value: object) -> bool:
 
 # Code of a class that would be asked for an attribute.
 _LOOKUPS = ("__getattribute__", "__getattr__")
+
+
+def may_change(cls: type) -> bool:
+    """Tell whether a class is one that somebody may give look-up code to: not C's, nor torch's."""
+    return is_heap_type(cls) and not _is_of_torch(cls)
+
+
+def _absent(unless: str | None) -> list[str]:
+    # ``__dict__`` is there, so that it is not asked of ``__getattr__``.
+    return ["__getattribute__"] if unless is None else [unless, *_LOOKUPS]
 
 
 def _is_of_torch(cls: type) -> bool:
@@ -191,7 +201,21 @@ class Emitter:
     def ask_tree(self, tree: object, hint: str, value: str) -> str:
         """Write the test that one of torch's trees of guards holds of a value."""
         check = self.truth(tree_check(), "tree_check")
-        return f"{check}({self.constant(tree, f'tree_of_{hint}')}, {value})"
+        return f"{check}({self.name_of_tree(tree, hint)}, {value})"
+
+    def name_of_tree(self, tree: object, hint: str) -> str:
+        """Name one of torch's trees of guards."""
+        return self.constant(tree, f"tree_of_{hint}")
+
+    def ends_with(self, value: object, tree: str) -> None:
+        """Let a tree, given by the name it has, never hold again once a value is dead.
+
+        torch knows some objects by their addresses alone.
+        """
+        self._weakrefs.append(weakref.ref(value, functools.partial(self._end_tree, tree)))
+
+    def _end_tree(self, name: str, _: object) -> None:
+        self.namespace[name] = no_tree()
 
     def truth(self, function: object, hint: str) -> str:
         """Name a function that gives True or False, and nothing else."""
@@ -204,7 +228,7 @@ class Emitter:
 
     def is_type(self, variable: str, cls: type, *, vital: bool = False) -> str:
         """Write the test that a variable's class is exactly ``cls``; for ``vital`` see weakly."""
-        if not is_kept_anyway(cls):
+        if id(cls) not in self._names and not is_kept_anyway(cls):
             return f"type({variable}) is {self.weakly(cls, plain_name(cls), vital=vital)}"
         return f"type({variable}) is {self.constant(cls, f'type_{plain_name(cls)}')}"
 
@@ -234,21 +258,21 @@ class Emitter:
         is left to test.
         """
         tests = [] if self.has_type(variable, cls) else [self.is_type(variable, cls)]
-        # ``__dict__`` is there, so that it is not asked of ``__getattr__``.
-        absent = ["__getattribute__"] if unless is None else [unless, *_LOOKUPS]
-        early = []
         for number, base in enumerate(type.__dict__["__mro__"].__get__(cls)):
-            if not is_heap_type(base) or _is_of_torch(base):
-                continue
-            if is_kept_anyway(base):
-                names = self._names_of(base)
-                early += [f"{name!r} not in {names}" for name in absent]
-            else:
+            if may_change(base) and not is_kept_anyway(base):
                 names = f"type({variable}).__mro__[{number}].__dict__"
-                tests += [f"{name!r} not in {names}" for name in absent]
-        if early:
-            tests.append(self.early(" and ".join(early), f"plain_{plain_name(cls)}"))
-        return " and ".join(tests)
+                tests += [f"{name!r} not in {names}" for name in _absent(unless)]
+        early = self.still_plain(cls, unless)
+        return " and ".join([*tests, early] if early else tests)
+
+    def still_plain(self, cls: type, unless: str | None = None) -> str:
+        """Write the part of ``is_plain`` that speaks of classes alone, of those kept anyway."""
+        early = []
+        for base in type.__dict__["__mro__"].__get__(cls):
+            if may_change(base) and is_kept_anyway(base):
+                names = self._names_of(base)
+                early += [f"{name!r} not in {names}" for name in _absent(unless)]
+        return self.early(" and ".join(early), f"plain_{plain_name(cls)}") if early else ""
 
     def _names_of(self, cls: type) -> str:
         known = self._namespaces.get(id(cls))

@@ -14,9 +14,10 @@ __all__ = ["WORTH_FETCHING_TOGETHER", "Group", "plan"]
 
 # Checking values together has a price for the group, and saves something for each value: what a
 # group is worth, in nanoseconds, so that one of less than nothing is not made.
-_PRICE = {"tensors": 130, "same": 170, "type": 300, "keys": 800}
+_PRICE = {"tensors": 130, "nodes": 150, "same": 170, "type": 300, "keys": 800}
 _SAVES = {
     "tensors": 70,
+    "nodes": 24,
     "identity": 20,
     "single": 8,
     "constant": 9,
@@ -76,7 +77,8 @@ def plan(
     checks: Sequence[Check],
     is_base: Callable[[Source], bool],
     place_of: Callable[[ValueSource], Place | None],
-    turn_of: Callable[[ValueSource], int] | None,
+    turn_of: Callable[[ValueSource], int],
+    can_be_node: Callable[[type | None], bool] | None,
 ) -> tuple[list[Check], list[Group]]:
     """Sort the checks into those that are made alone and those that are made together.
 
@@ -84,8 +86,11 @@ def plan(
     which are fetched together too, or else on values from anywhere.
 
     ``turn_of`` counts how often a tensor has come up: torch's check of many takes each tensor
-    once, so a second check of one and the same tensor goes into another call. It is None where all
-    tensors go into one tree, wherever they lie.
+    once, so a second check of one and the same tensor goes into another call.
+
+    ``can_be_node`` tells of a class whether a tree can check its objects by what else it has. It is
+    None where there are no trees; else all tensors go into one, and so do other such checks,
+    wherever the values lie.
     """
     alone: list[Check] = []
     by_table: dict[Any, Group] = {}
@@ -95,17 +100,20 @@ def plan(
             alone.append(check)
             continue
         kind, expected = pattern
+        if kind == "nodes" and (can_be_node is None or not can_be_node(expected)):
+            alone.append(check)
+            continue
         if kind == "identity" and is_kept_anyway(expected):
             kind = "single"
         elif kind == "type" and not is_kept_anyway(expected):
             kind = "type made at run time"
         source = check.sources[0]
-        place = place_of(source)
         turn = 0
-        if kind == "tensors" and turn_of is None:
+        if can_be_node is not None and kind in ("tensors", "nodes"):
             place = None
-        elif kind == "tensors" and turn_of is not None:
-            turn = turn_of(source)
+        else:
+            place = place_of(source)
+            turn = turn_of(source) if kind == "tensors" else 0
         group_kind = _GROUP_OF.get(kind, kind)
         if kind == "keys":
             turn = len(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from guards import _torch_private as private
-from guards._checks import Check, OneSourceCheck, spell_found, wants
+from guards._checks import Check, NodeCheck, OneSourceCheck, spell_found, wants
 from guards._class_names import importable_name
 from guards._constants import spell, type_name
 from guards._emit import Emitter
@@ -28,7 +29,7 @@ __all__ = ["OverlapCheck", "RelationCheck", "SameObjectCheck", "TensorCheck"]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-class TensorCheck(OneSourceCheck):
+class TensorCheck(OneSourceCheck, NodeCheck):
     """A tensor of this class, dispatch keys, dtype, device, requires_grad, sizes and strides.
 
     A size or stride of None may be anything. The thread's own dispatch state counts, as it does
@@ -50,15 +51,19 @@ class TensorCheck(OneSourceCheck):
         self.example = tensor if saved else None
         self._thread = private.thread_state()
         self.sizes, self.strides = sizes, strides
-        self.facts = tensor_facts(tensor, sizes, strides)
-        for name, dims in (("size", sizes), ("stride", strides)):
-            if dims is not None:  # the tensor itself may be an example of one size
-                self.facts[name] = _spell_dims([d or 0 for d in dims], dims)
+        self._read = TensorFacts(tensor)
         self._class = weakref.ref(type(tensor))
         self.plain = type(tensor) in _PLAIN
         self.tree = private.tensor_check(tensor, sizes, strides)
-        with torch._C.DisableTorchFunction():
-            self._example_state = _example_state(tensor)
+
+    @functools.cached_property
+    def facts(self) -> dict[str, str]:
+        """Say what the tensor was like."""
+        facts = self._read.spell(self.sizes, self.strides)
+        for name, dims in (("size", self.sizes), ("stride", self.strides)):
+            if dims is not None:  # the tensor itself may be an example of one size
+                facts[name] = _spell_dims([d or 0 for d in dims], dims)
+        return facts
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         name, cls = names[0], self._class()
@@ -72,9 +77,9 @@ class TensorCheck(OneSourceCheck):
         here = self.example is None or self._thread == private.thread_state()
         return ("tensors", None) if self.plain and here else None
 
-    def add_to(self, node: Any, tensor: torch.Tensor) -> None:
-        """Let a node of one of torch's trees check the same of its value."""
-        private.add_tensor_match(node, tensor, self.sizes, self.strides)
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        private.add_tensor_match(node, value, self.sizes, self.strides)
+        return None
 
     def holds(self, tensor: object) -> bool:
         """Tell whether one value is a tensor like the one that the check was made for."""
@@ -112,7 +117,8 @@ class TensorCheck(OneSourceCheck):
         return f"{self.sources[0].name()} is a tensor like the one that was traced"
 
     def state(self) -> dict[str, Any]:
-        if self._example_state is None:
+        example = self._read.example_state()
+        if example is None:
             raise UnsupportedGuardError(
                 f"{self.code} on {self.sources[0].name()} cannot be saved: a tensor of class "
                 f"{self.facts['class']} and {self.facts['layout']} cannot be made from its facts"
@@ -124,7 +130,7 @@ class TensorCheck(OneSourceCheck):
             )
         autocast, inference_mode = self._thread
         return {
-            **self._example_state,
+            **example,
             "sizes": self.sizes,
             "strides": self.strides,
             "autocast": list(autocast),
@@ -211,29 +217,76 @@ class ImpossibleCheck(OneSourceCheck):
         return self._state
 
 
+class TensorFacts:
+    """What is read of a tensor when a guard is made; it is put in words when somebody asks."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        cls = type(tensor)
+        self.cls = type_name(cls)
+        self.saved_as = _SAVEABLE.get(id(cls))
+        # A subclass may answer for itself, and is not asked.
+        plain: Any = torch.Tensor
+        with torch._C.DisableTorchFunction():
+            if cls in _PLAIN:
+                self.dtype, self.device = tensor.dtype, tensor.device
+                self.layout, self.requires_grad = tensor.layout, tensor.requires_grad
+                self.quantized, self.conj, self.neg = (
+                    tensor.is_quantized,
+                    tensor.is_conj(),
+                    tensor.is_neg(),
+                )
+            else:
+                self.dtype, self.device = plain.dtype.__get__(tensor), plain.device.__get__(tensor)
+                self.layout = plain.layout.__get__(tensor)
+                self.requires_grad = plain.requires_grad.__get__(tensor)
+            self.state = private.dispatch_facts(tensor)
+            self.ndim = plain.dim(tensor)
+            self.size, self.stride = _dims(plain.size, tensor), _dims(plain.stride, tensor)
+
+    def spell(
+        self, sizes: list[int | None] | None = None, strides: list[int | None] | None = None
+    ) -> dict[str, str]:
+        """Say class, dtype, device, layout, requires_grad, dispatch state and shape.
+
+        Dimensions that ``sizes`` and ``strides`` leave open are written as ``*``.
+        """
+        return {
+            "class": self.cls,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": str(self.device),
+            "layout": str(self.layout).removeprefix("torch."),
+            "requires_grad": str(self.requires_grad),
+            "state": ", ".join(private.dispatch_state(self.state)),
+            "ndim": str(self.ndim),
+            "size": _spell_dims(self.size, sizes),
+            "stride": _spell_dims(self.stride, strides),
+        }
+
+    def example_state(self) -> dict[str, Any] | None:
+        """Give what a tensor of this kind can be made from; None where that is not enough."""
+        if self.saved_as is None or self.layout is not torch.strided or self.quantized:
+            return None
+        if private.is_odd(self.state):
+            return None
+        return {
+            "cls": self.saved_as,
+            "dtype": self.dtype,
+            "device": str(self.device),
+            "requires_grad": self.requires_grad,
+            "ndim": self.ndim,
+            "conj": self.conj,
+            "neg": self.neg,
+            "inference": self.state[1],
+        }
+
+
 def tensor_facts(
     tensor: torch.Tensor,
     sizes: list[int | None] | None = None,
     strides: list[int | None] | None = None,
 ) -> dict[str, str]:
-    """Describe a tensor: class, dtype, device, layout, requires_grad, dispatch state, shape.
-
-    Dimensions that ``sizes`` and ``strides`` leave open are written as ``*``.
-    """
-    plain: Any = torch.Tensor  # a subclass may answer for itself, and is not asked
-    with torch._C.DisableTorchFunction():
-        facts = {
-            "class": type_name(type(tensor)),
-            "dtype": str(plain.dtype.__get__(tensor)).removeprefix("torch."),
-            "device": str(plain.device.__get__(tensor)),
-            "layout": str(plain.layout.__get__(tensor)).removeprefix("torch."),
-            "requires_grad": str(plain.requires_grad.__get__(tensor)),
-            "state": ", ".join(private.dispatch_state(tensor)),
-            "ndim": str(plain.dim(tensor)),
-        }
-        facts["size"] = _spell_dims(_dims(plain.size, tensor), sizes)
-        facts["stride"] = _spell_dims(_dims(plain.stride, tensor), strides)
-    return facts
+    """Describe a tensor; dimensions that ``sizes`` and ``strides`` leave open are ``*``."""
+    return TensorFacts(tensor).spell(sizes, strides)
 
 
 def _state_difference(wanted: str, found: str) -> tuple[str, str]:
@@ -268,24 +321,6 @@ def _spell_dims(dims: list[int] | None, wanted: list[int | None] | None) -> str:
 
 
 _SAVEABLE = {id(cls): importable_name(cls) for cls in _PLAIN}
-
-
-def _example_state(tensor: torch.Tensor) -> dict[str, Any] | None:
-    cls = _SAVEABLE.get(id(type(tensor)))
-    if cls is None:
-        return None
-    if tensor.layout is not torch.strided or tensor.is_quantized or private.is_odd(tensor):
-        return None
-    return {
-        "cls": cls,
-        "dtype": tensor.dtype,
-        "device": str(tensor.device),
-        "requires_grad": tensor.requires_grad,
-        "ndim": tensor.dim(),
-        "conj": tensor.is_conj(),
-        "neg": tensor.is_neg(),
-        "inference": tensor.is_inference(),
-    }
 
 
 def _make_example(

@@ -28,10 +28,12 @@ __all__ = [
     "any_autocast_enabled",
     "autocast_switch",
     "current_device",
+    "dispatch_facts",
     "dispatch_state",
     "in_thread_state",
     "is_odd",
     "kind_of_node",
+    "no_tree",
     "overlapping",
     "overlapping_tensors",
     "tensor_guards",
@@ -85,7 +87,21 @@ def tensor_guards(tensors: Sequence[torch.Tensor], sizes: Dims, strides: Dims) -
 
 def tree() -> Any:
     """Make an empty one of torch's trees of guards, ``check(value)``."""
-    return _look_up(torch._C, "_dynamo.guards.RootGuardManager")()
+    return _class_of_trees()()
+
+
+@functools.lru_cache(maxsize=1)
+def no_tree() -> Any:
+    """Give a tree that holds of nothing."""
+    root = tree()
+    root.add_none_match_guard(["nothing"], None)
+    root.add_true_match_guard(["nothing"], None)
+    return root
+
+
+@functools.lru_cache(maxsize=1)
+def _class_of_trees() -> Any:
+    return _look_up(torch._C, "_dynamo.guards.RootGuardManager")
 
 
 @functools.lru_cache(maxsize=1)
@@ -94,7 +110,7 @@ def tree_check() -> Callable[[Any, object], bool]:
 
     It is called faster than the method that is made of it for each tree.
     """
-    method = _look_up(torch._C, "_dynamo.guards.RootGuardManager.check")
+    method = _look_up(_class_of_trees(), "check")
     check: Callable[[Any, object], bool] = getattr(method, "__func__", method)
     return check
 
@@ -204,24 +220,32 @@ _KEY_MEANINGS = {
 }
 
 
-def dispatch_state(tensor: torch.Tensor) -> list[str]:
+DispatchFacts = tuple[int, bool, bool, tuple[str, ...]]
+"""A tensor's dispatch keys, whether it is an inference tensor, and the thread's own state."""
+
+
+def dispatch_facts(tensor: torch.Tensor) -> DispatchFacts:
+    """Read a tensor's dispatch keys, and what of the thread's state counts beside them."""
+    on: tuple[str, ...] = ()
+    if any_autocast_enabled():
+        on = tuple(filter(torch.is_autocast_enabled, AUTOCAST_DEVICES))
+    keys = torch._C._dispatch_keys(tensor).raw_repr()
+    return keys, torch.is_inference(tensor), torch.is_inference_mode_enabled(), on
+
+
+def dispatch_state(facts: DispatchFacts) -> list[str]:
     """Say in English what a tensor's dispatch keys mean beyond its device and layout.
 
     The thread's own state counts: 'outside autograd' is what inference_mode makes of a tensor.
     """
-    said = [_KEY_MEANINGS[key] for key in _odd_keys(tensor)]
-    if torch.is_inference(tensor):
+    keys, inference, inference_mode, autocast = facts
+    said = [_KEY_MEANINGS[key] for key in _odd_keys_of(keys)]
+    if inference:
         said.append("an inference tensor")
-    if torch.is_inference_mode_enabled():
+    if inference_mode:
         said.append("inference_mode is on")
-    if any_autocast_enabled():
-        on = filter(torch.is_autocast_enabled, AUTOCAST_DEVICES)
-        said += [f"autocast is on for {device}" for device in on]
+    said += [f"autocast is on for {device}" for device in autocast]
     return said
-
-
-def _odd_keys(tensor: torch.Tensor) -> tuple[str, ...]:
-    return _odd_keys_of(torch._C._dispatch_keys(tensor).raw_repr())
 
 
 @functools.lru_cache(maxsize=256)
@@ -235,9 +259,9 @@ def _has(keys: Any, name: str) -> bool:
     return key is not None and bool(keys.has(key))
 
 
-def is_odd(tensor: torch.Tensor) -> bool:
+def is_odd(facts: DispatchFacts) -> bool:
     """Tell whether a tensor is in a state that cannot be made from dtype, device and shape."""
-    return any(key not in ("Conjugate", "Negative") for key in _odd_keys(tensor))
+    return any(key not in ("Conjugate", "Negative") for key in _odd_keys_of(facts[0]))
 
 
 def with_lazy_bits(*, views: bool = False) -> contextlib.AbstractContextManager[None]:
@@ -278,13 +302,19 @@ def thread_state() -> ThreadState | None:
 
     None where there is more of it than autocast and inference_mode, as inside a mode.
     """
-    autocast = any_autocast_enabled()
-    devices = [d for d in AUTOCAST_DEVICES if autocast and torch.is_autocast_enabled(d)]
-    state = (tuple(devices), torch.is_inference_mode_enabled())
-    included, excluded = (keys.raw_repr() for keys in _keys_in(state))
-    same = torch._C._dispatch_tls_local_include_set().raw_repr() == included
-    same = same and torch._C._dispatch_tls_local_exclude_set().raw_repr() == excluded
-    return state if same else None
+    devices: tuple[str, ...] = ()
+    if any_autocast_enabled():
+        devices = tuple(filter(torch.is_autocast_enabled, AUTOCAST_DEVICES))
+    state = (devices, torch.is_inference_mode_enabled())
+    included = torch._C._dispatch_tls_local_include_set().raw_repr()
+    excluded = torch._C._dispatch_tls_local_exclude_set().raw_repr()
+    return state if (included, excluded) == _raw_keys_in(state) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _raw_keys_in(state: ThreadState) -> tuple[int, int]:
+    included, excluded = _keys_in(state)
+    return included.raw_repr(), excluded.raw_repr()
 
 
 @functools.lru_cache(maxsize=64)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from guards import _fetch, _tensor_trees
+from guards import _fetch, _trees
 from guards import _torch_private as private
 from guards._checks import Check, TypeCheck
 from guards._constants import same_constant
-from guards._emit import AbsentValueError, Emitter, is_kept_anyway
+from guards._emit import AbsentValueError, Emitter, is_kept_anyway, may_change
 from guards._fetch import Absent, is_a
 from guards._plan import WORTH_FETCHING_TOGETHER, Group, Member, plan
 from guards._source import Source
-from guards._tensor_trees import Leaf, Table
+from guards._trees import Leaf, Table
 from guards._value_sources import ChainedValueSource, ValueSource
 
 if TYPE_CHECKING:
@@ -64,20 +64,23 @@ class Writer:
         self._siblings: dict[tuple[Source | None, str], list[ValueSource]] = {}
         self._lines: list[str] = []
         self._tensors_seen: Counter[int] = Counter()
+        self._kept: dict[int, bool] = {}  # by id: the builder's values keep their classes
 
     def write(self, checks: Sequence[Check]) -> str:
         """Give the definition of the function ``check``."""
         self._survey(checks)
-        turn = None if _tensor_trees.can_be_made() else self._turn_of_tensor
-        alone, groups = plan(checks, self._bases.__contains__, self._place_of, turn)
+        can_be_node = self._can_be_node if _trees.can_be_made() else None
+        alone, groups = plan(
+            checks, self._bases.__contains__, self._place_of, self._turn_of_tensor, can_be_node
+        )
         alone, tables = self._divide(alone)
         for check in alone:
             self._write_alone(check)
         for table in tables:
             self._write_table(table)
         for group in groups:
-            if group.kind == "tensors":
-                self._write_tensors(group)
+            if can_be_node is not None and group.kind in ("tensors", "nodes"):
+                self._write_tree(group)
             else:
                 getattr(self, f"_write_{group.kind}")(group, self._values(group))
         last = self._lines and self._in_the_end(self._lines.pop())
@@ -361,18 +364,15 @@ class Writer:
         apart = emitter.constant(functools.partial(_hold_each, checks), "have_keys")
         self._refuse_unless(f"{' and '.join(tests)} or {apart}(values)")
 
-    def _write_tensors(self, group: Group) -> None:
-        """Write the check of tensors in one of torch's trees of guards."""
-        if not _tensor_trees.can_be_made():
-            self._write_tensors_in_a_row(group)
-            return
+    def _write_tree(self, group: Group) -> None:
+        """Write checks that one of torch's trees of guards makes together."""
         parts: list[Leaf | Table] = []
         asked: list[str] = []
         again: list[list[Member]] = []  # the members of each part
         place_of: dict[tuple[str, str], int] = {}
         unsure: dict[str, None] = {}
-        for member, tensor in zip(group.members, self._tensors_of(group), strict=True):
-            leaf = Leaf(member.check, tensor)
+        for member in group.members:
+            leaf = Leaf(member.check, self._example_of(member))
             entry = self._entry_of(member.source) if self._used_once(member.source) else None
             if entry is not None and entry.place not in place_of:
                 place_of[entry.place] = len(parts)
@@ -391,22 +391,32 @@ class Writer:
                 table.leaves[entry.key] = leaf
                 again[place].append(member)
         value = asked[0] if len(asked) == 1 else f"({', '.join(asked)})"
-        test = self.emitter.ask_tree(_tensor_trees.tree_of(parts), "tensors", value)
-        if unsure:
-            # torch looks into a dict alone; into another mapping Python does, tensor by tensor.
-            checks = [member.check for members in again for member in members]
-            each = self.emitter.truth(functools.partial(_hold_each, checks), "tensors_each")
-            start = self.emitter.constant(
-                functools.partial(_look_up, [m.source for members in again for m in members]),
-                "look_up_tensors",
+        tree, by_address = _trees.tree_of(parts)
+        test = self.emitter.ask_tree(tree, group.kind, value)
+        for known in by_address:
+            self.emitter.ends_with(known, self.emitter.name_of_tree(tree, group.kind))
+        if group.kind == "nodes":
+            plain = dict.fromkeys(
+                self.emitter.still_plain(member.expected, member.check.reads)
+                for member in group.members
+                if member.expected is not None
             )
-            test += f" or not ({' and '.join(unsure)}) and {each}({start}(L, G))"
+            test = " and ".join([*filter(None, plain), test])
+        if unsure or group.kind == "nodes":
+            checks = [member.check for members in again for member in members]
+            each = self.emitter.truth(functools.partial(_hold_each, checks), "hold_one_by_one")
+            look_up = functools.partial(_look_up, [m.source for members in again for m in members])
+            values = f"{self.emitter.constant(look_up, 'look_up')}(L, G)"
+            # torch looks into a dict alone; into another mapping Python does, value by value.
+            sure = f"not ({' and '.join(unsure)}) and " if group.kind == "tensors" else ""
+            test += f" or {sure}{each}({values})"
         self._refuse_unless(test)
 
-    def _write_tensors_in_a_row(self, group: Group) -> None:
+    def _write_tensors(self, group: Group, values: str) -> None:
         """Write the check of tensors in torch's check of many, where there can be no tree."""
         emitter = self.emitter
-        checks, tensors = [member.check for member in group.members], self._tensors_of(group)
+        checks = [member.check for member in group.members]
+        tensors = [self._example_of(member) for member in group.members]
         guards = private.tensor_guards(
             tensors, [c.sizes for c in checks], [c.strides for c in checks]
         )
@@ -415,7 +425,7 @@ class Writer:
         each = emitter.constant(functools.partial(_hold_each, checks), "tensors_each")
         modes = f"{emitter.constant(private.torch_function_modes, 'function_modes')}()"
         classes = list(dict.fromkeys(map(type, tensors)))
-        self._lines.append(f"values = {self._values(group)}")
+        self._lines.append(f"values = {values}")
         if len(tensors) > _MOST_ONE_BY_ONE:
             same = emitter.same_objects(tuple(tensors), "tensors", vital=False)
         else:
@@ -435,11 +445,17 @@ class Writer:
             f"        if not ({together}(*values) or {apart}(values)): return False",
         ]
 
-    def _tensors_of(self, group: Group) -> list[torch.Tensor]:
-        return [
-            self._builder.lookup(m.source) if m.check.example is None else m.check.example
-            for m in group.members
-        ]
+    def _example_of(self, member: Member) -> Any:
+        """Give the value that a check was made for, or one like it."""
+        own = getattr(member.check, "example", None)
+        return self._builder.lookup(member.source) if own is None else own
+
+    def _can_be_node(self, cls: type | None) -> bool:
+        """Tell whether a tree may know a class by its address."""
+        if cls is None:
+            return True
+        changing = filter(may_change, type.__dict__["__mro__"].__get__(cls))
+        return self._is_kept(cls) and all(map(self._is_kept, changing))
 
     def _entry_of(self, source: ValueSource) -> _Entry | None:
         """Say in which dict a value lies, and under which key."""
@@ -451,7 +467,7 @@ class Writer:
         known = self._tables.get((base, kind))
         emitter, cls = self.emitter, type(example)
         if kind in _TABLES_OF_MODULES and base is not None:
-            if known is None and is_kept_anyway(cls):
+            if known is None and self._is_kept(cls):
                 owner = self._variable(base)  # type: ignore[arg-type]
                 return _Entry((owner, kind), key, cls, emitter.is_type(owner, cls))
         elif kind == "children" or (kind == "items" and cls is not dict):
@@ -460,6 +476,12 @@ class Writer:
         table = self._table(base, owner, kind, example)
         sure = kind in _TABLES_OF_MODULES or emitter.has_type(table, dict)
         return _Entry((table, ""), key, None, "" if sure else emitter.is_type(table, dict))
+
+    def _is_kept(self, cls: type) -> bool:
+        known = self._kept.get(id(cls))
+        if known is None:
+            known = self._kept[id(cls)] = is_kept_anyway(cls)
+        return known
 
 
 class _Entry(NamedTuple):
