@@ -438,6 +438,19 @@ def test_from_plain_that_makes_another_dtype_is_named() -> None:
         assert "handler for aten::_to_copy" in str(e.value)
 
 
+def test_from_plain_that_makes_another_size_is_named() -> None:
+    class Rows(Requantised):
+        @classmethod
+        def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+            return super().from_plain(plain.reshape(plain.size(0), -1), like)
+
+    x: Any = Rows.from_plain(real())
+    with pytest.raises(DeclarationError, match=r"Rows.from_plain made .* and size \(1, 24\)") as e:
+        torch.utils.data.default_collate([x])
+    assert "register a handler for the operator" in str(e.value)
+    assert "aten::stack" in str(e.value)
+
+
 def test_to_plain_that_is_not_what_the_outside_says_is_named() -> None:
     class Lying(Requantised):
         def to_plain(self) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from dispatch_core import Recorder, enable_python_mode
 from subclass_utils import LoggingTensor
 
-from tests.subclass_utils.wrappers import Measured, Unit, metre
+from tests.subclass_utils.wrappers import Measured, Requantised, Unit, metre
 
 WITH_FACTORIES: dict[str, Any] = {
     "where": lambda x: torch.where(x > 0, x, 2.0),
@@ -43,6 +43,27 @@ def test_matrix_rank_under_a_mode_is_of_the_class(context: Any) -> None:
         LoggingTensor,
         3,
     )
+
+
+@pytest.mark.parametrize("context", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[0],
+        lambda x: x.t()[1:],
+        lambda x: x.view(-1),
+        lambda x: x.unbind(1)[0].add_(1),
+    ],
+)
+def test_view_of_a_wrapper_around_one_that_goes_by_its_plain_value(view: Any, context: Any) -> None:
+    plain = torch.arange(6.0).view(2, 3)
+    x: Any = Measured(Requantised.from_plain(plain))
+    with context(), Recorder():
+        got = view(x)
+    assert type(got) is Measured
+    inner: Any = got.elem
+    assert torch.allclose(inner.to_plain(), view(plain), atol=0.01)
+    assert torch.allclose(x.elem.to_plain(), plain, atol=0.01)
 
 
 @pytest.mark.parametrize("mode", [Recorder, lambda: enable_python_mode(Measured)])

@@ -216,7 +216,8 @@ def _check_attributes(cls: type[Any], wrapper: Any) -> None:
         if wrong:
             raise DeclarationError(
                 f"{cls.__qualname__}: inner tensor {name!r} {wrong} after __init__, but must be "
-                f"a tensor: set self.{name} in __init__, or take it off inner_tensors",
+                f"a tensor: set self.{name} in __init__, to an empty one where there is none, or "
+                "take it off inner_tensors",
                 cls=cls,
             )
     for name in cls.metadata:
@@ -249,7 +250,13 @@ def check_conversion(cls: type[Any], method: str, given: torch.Tensor, made: Any
         )
     if made.dtype is given.dtype and made.size() == given.size():
         return
-    if method == "from_plain":
+    if method == "from_plain" and made.size() != given.size():
+        remedy = (
+            "the wrapper's outside must be that of the plain tensor, so let __new__ say its size; "
+            "if the class holds tensors of some sizes only, register a handler for the operator "
+            "that gives others (aten::stack where a DataLoader collates)"
+        )
+    elif method == "from_plain":
         remedy = (
             "the wrapper's outside must be that of the plain tensor, so let it keep the dtype (in "
             "the dtype of an inner tensor, or as metadata), or register a handler for "

@@ -82,7 +82,7 @@ def run(types, args, kwargs):
     a0 = args[0] if args else None
     if a0.__class__ is cls{unless}:
         x0 = a0.{name}
-        if x0.layout is strided and not x0.is_complex():
+        if x0.__class__ is tensor and x0.layout is strided and not x0.is_complex():
             try:
                 with restore_caller_state():
                     result = call(x0, *args[1:]{keywords})
@@ -125,6 +125,7 @@ def fast_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
         "set_conj": set_conj,
         "share_storage": share_storage,
         "strided": torch.strided,
+        "tensor": torch.Tensor,  # a class may make tensors of its own, and find no mode to do so
         "update_outside": update_outside,
     }
     exec(compile(source, f"<{op.name()} on {cls.__qualname__}>", "exec"), namespace)
