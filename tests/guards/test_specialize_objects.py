@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -328,6 +329,40 @@ def test_method_of_c_that_is_another_later() -> None:
         for x in (ONE, ONE * 2):
             assert special(x) == x.tolist()
         assert special.stats.hits == 1
+
+
+class Level(enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+    @property
+    def twice(self) -> int:
+        return self.value * 2
+
+
+FACTORS = {Level.LOW: 3, Level.HIGH: 5}
+
+
+def by_level(x: torch.Tensor, level: Level) -> Any:
+    if level is Level["LOW"] and level in FACTORS:
+        x = x + 1
+    number = x * level.value * FACTORS[level] * Level(level.value).twice * len(Level)
+    return number, [each.name for each in Level]
+
+
+def test_members_of_enums_are_asked() -> None:
+    special = specialize(by_level)
+    for level in (Level.LOW, Level.LOW, Level.HIGH, Level.HIGH, Level.LOW):
+        found, wanted = special(ONE, level), by_level(ONE, level)
+        assert torch.equal(found[0], wanted[0])
+        assert found[1] == wanted[1]
+    assert (special.stats.hits, special.refusals) == (3, [])
+
+
+def test_enum_that_is_made_within_is_another_each_time() -> None:
+    special = specialize(lambda x: enum.Enum("Made", "A B"))
+    assert special(ONE) is not special(ONE)
+    assert special.stats.hits == 0
 
 
 # ── super() ──────────────────────────────────────────────────────────────────────────────────────

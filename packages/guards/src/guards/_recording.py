@@ -28,7 +28,13 @@ from guards._record import Input, Number, Record, Result, Step, make_record
 from guards._results import write_result
 from guards._settings import settings_now
 from guards._trust import is_of_torch, path_in_torch
-from guards._understood import is_look_up, is_understood, torch_code_problem, words
+from guards._understood import (
+    CODE_OF_ENUMS,
+    is_look_up,
+    is_understood,
+    torch_code_problem,
+    words,
+)
 from guards._user_code import catches_errors
 
 __all__ = ["Watcher", "unchanged", "watch"]
@@ -216,7 +222,7 @@ class _Frames:
             self._refuse(f"what it calls cannot be looked at: {type(error).__name__}")
 
     def _look_at(self, code: types.CodeType) -> None:
-        if _is_ours(code):
+        if _is_ours(code) or code in CODE_OF_ENUMS:
             return
         if code in self._codes:
             if self._codes[code]:
@@ -236,7 +242,7 @@ class _Frames:
     def _look_at_call(self, frame: types.FrameType, function: Any) -> None:
         of_torch = is_of_torch(frame.f_code)
         path = path_in_torch(frame.f_code) if of_torch else ""
-        if of_torch and is_look_up(path):
+        if (of_torch and is_look_up(path)) or frame.f_code in CODE_OF_ENUMS:
             return
         if path == _RNN and function.__name__ in _READ_PACKED:
             # Of these only the forms for packed sequences read memory themselves.

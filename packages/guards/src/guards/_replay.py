@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,10 +12,8 @@ from guards import _torch_private as private
 from guards._evaluation import ChainedValueSource, ValueSource
 from guards._fetch import has_plain_dict
 from guards._plain_objects import make
+from guards._record import Built, Input, Number, Place, Record, Result, Row, StepFailed
 from guards._value_sources import AttrSource, GetItemSource, LocalSource, ParamBufferSource
-
-if TYPE_CHECKING:
-    from guards._record import Record
 
 __all__ = ["write_replay"]
 
@@ -39,8 +37,6 @@ class _Writer:
         self._fetched: dict[ValueSource, str] = {}
 
     def write(self, record: Record) -> Callable[[Any, Any], Any]:
-        from guards._record import StepFailed
-
         for place, source in enumerate(record.inputs):
             self._line(f"i{place} = {self._fetch(source)}")
         fetched = self._lines
@@ -142,8 +138,6 @@ class _Writer:
 
     def _form(self, value: Any) -> str:
         """Give the Python for an argument or a result."""
-        from guards._record import Built, Input, Number, Place, Result, Row
-
         if type(value) is Input:
             return f"i{value.place}"
         if type(value) is Result:

@@ -7,6 +7,7 @@ besides, so that a mode sees all of it.
 from __future__ import annotations
 
 import builtins
+import enum
 import functools
 import operator
 import types
@@ -19,6 +20,7 @@ from guards._op_facts import facts
 from guards._settings import READERS
 
 __all__ = [
+    "CODE_OF_ENUMS",
     "UNSEEN",
     "is_pure_builtin",
     "is_understood",
@@ -184,6 +186,27 @@ def is_understood(function: Any, *, from_torch: bool = False) -> bool:
 def is_understood_class(cls: type) -> bool:
     """Tell whether a class that is no Python code only makes its instance, when it is called."""
     return cls.__module__ not in ("operator", "_operator") or cls in _PURE_OPERATOR_CLASSES
+
+
+# ── Python code of enums ─────────────────────────────────────────────────────────────────────────
+
+
+def _code_of_enums() -> frozenset[types.CodeType]:
+    getter: Any = getattr(enum, "property", types.DynamicClassAttribute)  # before Python 3.11
+    members = {
+        enum.EnumMeta: "__call__ __getitem__ __contains__ __iter__ __len__",
+        enum.Enum: "__hash__ __new__ name value",
+        getter: "__get__",
+    }
+    found = [vars(cls).get(name) for cls, names in members.items() for name in names.split()]
+    plain = [getattr(f, "fget", None) or getattr(f, "__func__", f) for f in found]
+    codes = [f.__code__ for f in plain if type(f) is types.FunctionType]
+    inner = [part for code in codes for part in code.co_consts if type(part) is types.CodeType]
+    return frozenset([*codes, *inner])
+
+
+# What looks members up, and tells their names and values. Members are guarded as constants.
+CODE_OF_ENUMS = _code_of_enums()
 
 
 # ── Python code of torch ─────────────────────────────────────────────────────────────────────────
