@@ -225,7 +225,8 @@ class _Several(_Fast):
     def views(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run what makes a list of views of one tensor."""
         inner = self.unwrap(args[:1])
-        if not inner or outside_of_handlers() or inner[0].is_neg():
+        plain = bool(inner) and type(inner[0]) is torch.Tensor
+        if not plain or outside_of_handlers() or inner[0].is_neg():
             return self.general(args, kwargs)
         like, wrap = args[0], self.wrap
         with restore_caller_state():
