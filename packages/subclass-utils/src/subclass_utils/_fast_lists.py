@@ -66,6 +66,33 @@ def run(types, args, kwargs):
 """
 
 
+_VIEWS = """
+def run(types, args, kwargs):
+    a0 = args[0] if args else None
+    if a0.__class__ is cls:
+        x0 = a0.{name}
+        if x0.__class__ is tensor and not (
+            x0.layout is not strided or x0.requires_grad or x0.is_complex() or x0.is_neg()
+            or x0.is_inference() is not is_inference_mode() or outside_of_handlers()
+        ):
+            with restore_caller_state():
+                result = call(x0, *args[1:], **kwargs)
+            dtype, device = x0.dtype, x0.device
+            made = []
+            for view in result:
+                wrapper = make_outside(
+                    cls, view.size(), view.stride(), view.storage_offset(), None, dtype,
+                    strided, device, False, False, None, False, False, keys,
+                )
+                wrapper.{name} = view
+                {metadata}
+                share_storage(wrapper, a0)
+                made.append(wrapper)
+            return made
+    return general(args, kwargs)
+"""
+
+
 def list_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan | None:
     """Make the shortest way to run `op` for a class; None where there is none but the general."""
     roles = general.roles
@@ -92,7 +119,7 @@ def list_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan | None
     if in_order and not roles.writes and len(results) > 1 and kinds == {("new", False)}:
         return _Several(cls, general).new
     if kinds == {("view", True)} and len(results) == 1 and in_order and len(arguments) == 1:
-        return _Several(cls, general).views
+        return _views(cls, op, general)
     out = arguments[-1] if arguments else None
     if out is None or out.position is not None or not out.written or kinds != {("same", False)}:
         return None
@@ -222,21 +249,34 @@ class _Several(_Fast):
         result = self.call(*inner, *args[count:], **kwargs)
         return tuple([value if value is None else wrap(value, like) for value in result])
 
-    def views(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run what makes a list of views of one tensor."""
-        inner = self.unwrap(args[:1])
-        plain = bool(inner) and type(inner[0]) is torch.Tensor
-        if not plain or outside_of_handlers() or inner[0].is_neg():
-            return self.general(args, kwargs)
-        like, wrap = args[0], self.wrap
-        with restore_caller_state():
-            result = self.call(inner[0], *args[1:], **kwargs)
-        if inner[0].is_inference() is not torch.is_inference_mode_enabled():
-            return [self.general.wrap_view(value, like) for value in result]
-        made = [wrap(value, like) for value in result]
-        for view in made:
-            share_storage(view, like)
-        return made
+
+def _views(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
+    """Make the way for a list of views, which are all of one dtype."""
+    source = _VIEWS.format(
+        name=general.inner_name,
+        metadata="; ".join(f"wrapper.{name} = a0.{name}" for name in cls.metadata),
+    )
+    namespace: dict[str, Any] = {
+        "call": general.call,
+        "cls": cls,
+        "general": general,
+        "is_inference_mode": torch.is_inference_mode_enabled,
+        "keys": WRAPPER_KEYS,
+        "make_outside": make_outside,
+        "outside_of_handlers": outside_of_handlers,
+        "restore_caller_state": restore_caller_state,
+        "share_storage": share_storage,
+        "strided": torch.strided,
+        "tensor": torch.Tensor,  # a class may make tensors of its own, and find no mode to do so
+    }
+    return _compiled(source, op, cls, namespace)
+
+
+def _compiled(source: str, op: Any, cls: type[Any], namespace: dict[str, Any]) -> TypedPlan:
+    exec(compile(source, f"<{op.name()} on {cls.__qualname__}>", "exec"), namespace)
+    run: TypedPlan = namespace["run"]
+    skip_in_dynamo(run.__code__)
+    return run
 
 
 def _out(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
@@ -265,10 +305,7 @@ def _out(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
         "strided": torch.strided,
         "update_outside": update_outside,
     }
-    exec(compile(source, f"<{op.name()} on {cls.__qualname__}>", "exec"), namespace)
-    run = namespace["run"]
-    skip_in_dynamo(run.__code__)
-    return run
+    return _compiled(source, op, cls, namespace)
 
 
 class _Out(_Fast):

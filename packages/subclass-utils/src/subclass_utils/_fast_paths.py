@@ -19,6 +19,7 @@ from subclass_utils._roles import TensorResult
 from subclass_utils._torch_private import (
     WRAPPER_KEYS,
     increment_version,
+    inference_mode,
     make_outside,
     outside_of_handlers,
     restore_caller_state,
@@ -93,12 +94,13 @@ def run(types, args, kwargs):
             if result is x0:
                 return a0
             dtype = result.dtype
-            if not (
-                dtype.is_complex
-                or result.is_neg()
-                or result.is_inference() is not is_inference_mode()
-            ):
+            if not (dtype.is_complex or result.is_neg()):
+                inference = result.is_inference()
+                if inference is is_inference_mode():
 {wrap}
+                else:
+                    with inference_mode(inference):
+{wrap_deeper}
                 share_storage(wrapper, a0)
                 return wrapper
             return general.wrap_view(result, a0)
@@ -117,6 +119,7 @@ def fast_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
         "call": general.call,
         "general": general,
         "increment_version": increment_version,
+        "inference_mode": inference_mode,
         "is_inference_mode": torch.is_inference_mode_enabled,
         "keys": WRAPPER_KEYS,
         "make_outside": make_outside,
@@ -168,7 +171,8 @@ def _source(cls: type[Any], op: Any, general: Transparent) -> str | None:
             name=general.inner_name,
             unless="" if keywords else " and not kwargs",
             keywords=keywords,
-            wrap=_indented(wrap, 16),
+            wrap=_indented(wrap, 20),
+            wrap_deeper=_indented(wrap, 24),
         )
     return None
 

@@ -35,6 +35,7 @@ from subclass_utils._transparent import Plan, is_made_by_torch, mixing_error
 __all__ = ["inner_wise_plan"]
 
 _aten = torch.ops.aten
+_detach = _aten.detach.default
 
 
 def inner_wise_plan(cls: type[Any], op: Any) -> Plan:
@@ -89,10 +90,10 @@ def _rebuilt(cls: type[Any], like: Any, inner: Sequence[Any], **outside: Any) ->
 
 def _outside_again(like: Any, inner: list[Any], offset: int | None = None) -> Any:
     """Make a wrapper with the same outside, but for its place in memory."""
-    cls = type(like)
+    cls, dtype = type(like), like.dtype
     if (
         like.layout is not torch.strided
-        or (like.dtype.is_complex and like.is_conj())
+        or (dtype.is_complex and like.is_conj())
         or like.is_neg()
         or inner[0].is_inference() is not torch.is_inference_mode_enabled()
     ):
@@ -102,7 +103,7 @@ def _outside_again(like: Any, inner: list[Any], offset: int | None = None) -> An
         like.size(),
         like.stride(),
         like.storage_offset() if offset is None else offset,
-        like.dtype,
+        dtype,
         torch.strided,
         like.device,
         False,
@@ -116,7 +117,7 @@ def _outside_again(like: Any, inner: list[Any], offset: int | None = None) -> An
 
 def _alias(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
-    call = fast_call(op)
+    call = torch.detach if op is _detach else fast_call(op)
     made = _outside_again(wrapper, [call(tensor) for tensor in inner_of(wrapper)])
     share_storage(made, wrapper)
     connect(made, wrapper)

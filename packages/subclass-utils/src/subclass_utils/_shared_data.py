@@ -51,20 +51,10 @@ KEEP_ALL = {_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default}
 class Family:
     """A wrapper's data, and the links of the wrappers that share it, as long as these live."""
 
-    __slots__ = ("_links",)
+    __slots__ = ("links",)
 
     def __init__(self) -> None:
-        self._links: set[ref[Link]] = set()
-
-    def add(self, link: Link) -> None:
-        """Add the link of one that shares the data."""
-        links = self._links
-        links.add(ref(link, links.discard))
-
-    @property
-    def links(self) -> list[Link]:
-        """List the links of those that are alive."""
-        return [link for each in self._links.copy() if (link := each()) is not None]
+        self.links: set[ref[Link]] = set()
 
 
 Step = tuple[Any, Sequence[Any], Mapping[str, Any], int | None]
@@ -162,20 +152,21 @@ def connect(made: Any, source: Any, step: Step | None = None) -> None:
 
     Whatever can wait until somebody writes, which few do, is left until then.
     """
-    known = link_of(source)
+    known = source.__dict__
     link = Link(made.__dict__)
-    if known is None:
-        link.root, link.steps, link.apart = source, () if step is None else (step,), False
+    if known.__class__ is Link and known.holds:
+        root, steps, link.apart = known.root, known.steps, known.apart
+        link.steps = steps if step is None else (*steps, step)
     else:
-        link.root, link.apart = known.root, known.apart
-        link.steps = known.steps if step is None else (*known.steps, step)
-    link.family = family_of(link.root)
-    link._shares = None
+        known, root, link.apart = None, source, False
+        link.steps = () if step is None else (step,)
+    link.root, link._shares = root, None
+    family = link.family = root.__dict__.get("_family") or family_of(root)
     if type(made)._in_slots:  # where the link does not see them
         link._shares = (known is None or known.in_memory) and (
             step is None or _share_memory(inner_of(made), inner_of(source))
         )
-    link.family.add(link)
+    family.links.add(ref(link, family.links.discard))
     made.__dict__ = link
 
 
@@ -396,7 +387,9 @@ def fill(target: Any, source: Any) -> None:
 
 def _links_of(root: Any) -> list[Link]:
     family: Family | None = root.__dict__.get("_family")
-    return [] if family is None else family.links
+    if family is None:
+        return []
+    return [link for each in family.links.copy() if (link := each()) is not None]
 
 
 def _copy_into(own: torch.Tensor, new: torch.Tensor) -> None:
@@ -415,14 +408,13 @@ def replace(target: Any, source: Any, plain: torch.Tensor) -> None:
     """
     cls = type(target)
     link: Link | None = link_of(target)
-    family: Family | None = target.__dict__.get("_family")
     if target.__dict__.get("_from_data"):
         raise ResizeError(
             f"{cls.__qualname__}: this tensor came from `.data`, and the tensor it came from could "
             "not follow a change of its shape. Change `tensor.detach()`, or the tensor itself "
             "under torch.no_grad()."
         )
-    if family is not None and family.links:
+    if _links_of(target):
         raise ViewError(
             f"{cls.__qualname__}: views, detached tensors or Parameters made of this tensor share "
             "its data and cannot follow a change of its shape in place. Give them up first, or "
