@@ -1,0 +1,247 @@
+"""Write how the values of a check are fetched: each source once, those side by side together."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from guards import _fetch
+from guards._checks import Check
+from guards._emit import AbsentValueError, Emitter, is_kept_anyway
+from guards._fetch import Absent
+from guards._plan import WORTH_FETCHING_TOGETHER, Group
+from guards._source import Source
+from guards._value_sources import ChainedValueSource, ValueSource
+
+if TYPE_CHECKING:
+    from guards._builder import GuardBuilder
+
+__all__ = ["Entry", "FetchWriter", "base_of", "in_parts"]
+
+_TABLES_OF_MODULES = ("_parameters", "_buffers", "_modules")
+
+
+class FetchWriter:
+    """Write the lines that fetch values.
+
+    Attributes:
+        emitter: what the function refers to.
+    """
+
+    def __init__(self, builder: GuardBuilder) -> None:
+        self.emitter = Emitter()
+        self.emitter.namespace["G"] = builder.G
+        self._builder = builder
+        self._variables: dict[Source, str] = {}
+        self._tables: dict[tuple[Source | None, str], str] = {}
+        self._bases: dict[Source, None] = {}
+        self._uses: Counter[Source] = Counter()
+        self._with_others: dict[Source, None] = {}
+        self._siblings: dict[tuple[Source | None, str], list[ValueSource]] = {}
+        self._lines: list[str] = []
+        self._kept: dict[int, bool] = {}  # by id: the builder's values keep their classes
+
+    def _survey(self, checks: Sequence[Check]) -> None:
+        """Find out which sources others are reached through."""
+        seen: set[Source] = set()
+        for check in checks:
+            for source in check.sources:
+                self._uses[source] += 1
+                if len(check.sources) > 1:
+                    self._with_others[source] = None
+                link: Source = source
+                while link not in seen and isinstance(link, ChainedValueSource):
+                    seen.add(link)
+                    self._bases[link.base] = None
+                    link = link.base
+        for needed in {**self._bases, **self._with_others}:
+            if isinstance(needed, ValueSource):
+                place = needed.table(self._example_of_base(needed))
+                if place is not None:
+                    self._siblings.setdefault((base_of(needed), place[0]), []).append(needed)
+
+    def _place_of(self, source: ValueSource) -> tuple[Source | None, str, Any] | None:
+        if source in self._bases:
+            return None
+        place = source.table(self._example_of_base(source))
+        return None if place is None else (base_of(source), *place)
+
+    def _values(self, group: Group) -> str:
+        """Write the tuple of a group's values."""
+        if not group.one_table:
+            return f"({', '.join(self._value(m.source) for m in group.members)},)"
+        return self._get([member.source for member in group.members])
+
+    def _get(self, sources: Sequence[ValueSource]) -> str:
+        """Write the tuple of several values of one table."""
+        base, example = base_of(sources[0]), self._example_of_base(sources[0])
+        variable = "" if base is None else self._variable(base)  # type: ignore[arg-type]
+        places: list[Any] = [source.table(example) for source in sources]
+        keys = [key for _, key in places]
+        get = self.emitter.constant(operator.itemgetter(*keys), f"get_{len(keys)}_items")
+        return f"{get}({self._table(base, variable, places[0][0], example)})"
+
+    def _refuse_unless(self, condition: str) -> None:
+        self._lines.append(f"if not ({condition}): return False")
+
+    def _example_of_base(self, source: ValueSource) -> Any:
+        base = base_of(source)
+        return None if base is None else self._builder.lookup(base)  # type: ignore[arg-type]
+
+    def _variable(self, source: ValueSource) -> str:
+        links: list[ValueSource] = []
+        link: Source = source
+        while link not in self._variables:
+            links.append(link)  # type: ignore[arg-type]
+            if not isinstance(link, ChainedValueSource):
+                break
+            link = link.base
+        for link in reversed(links):
+            self._fetch(link)
+        return self._variables[source]
+
+    def _new_variable(self, source: Source) -> str:
+        name = self._variables[source] = f"v{len(self._variables)}"
+        return name
+
+    def _fetch(self, source: ValueSource) -> None:
+        place = source.table(self._example_of_base(source))
+        siblings = [] if place is None else self._siblings.get((base_of(source), place[0]), [])
+        if len(siblings) >= WORTH_FETCHING_TOGETHER and source in siblings:
+            for part in in_parts(siblings):
+                values = self._get(part)
+                names = [self._new_variable(sibling) for sibling in part]
+                self._lines.append(f"{', '.join(names)}, = {values}")
+            return
+        code = self._code_of(source)
+        self._lines.append(f"{self._new_variable(source)} = {code}")
+
+    def _code_of(self, source: ValueSource) -> str:
+        """Write how to fetch a value whose base has been fetched."""
+        example = self._example_of_base(source)
+        base = "" if base_of(source) is None else self._variables[base_of(source)]  # type: ignore[index]
+        place = source.table(example)
+        if place is None:
+            return source.emit(base, self.emitter, example)
+        kind, key = place
+        return f"{self._table(base_of(source), base, kind, example)}[{key!r}]"
+
+    def _used_once(self, source: ValueSource) -> bool:
+        return self._uses[source] == 1 and source not in self._bases
+
+    def _value(self, source: ValueSource) -> str:
+        """Write the value: its variable, or how to fetch what is used in one place only."""
+        if not self._used_once(source):
+            return self._variable(source)
+        base = base_of(source)
+        if base is not None:
+            self._variable(base)  # type: ignore[arg-type]
+        return self._code_of(source)
+
+    def _table(self, owner: Source | None, base: str, kind: str, example: Any) -> str:
+        if owner is None:
+            return kind  # L or G
+        known = self._tables.get((owner, kind))
+        if known is not None:
+            return known
+        cls = type(example)
+        emitter = self.emitter
+        if kind == "children":
+            code = f"{emitter.constant(_children, 'children')}({base})"
+        elif kind == "items":
+            if emitter.has_type(base, cls):
+                self._tables[owner, kind] = base
+                return base
+            slow = f"{emitter.constant(_Items, 'items')}({base})"
+            code = f"{base} if {emitter.is_type(base, cls)} else {slow}"
+        elif emitter.has_type(base, cls):
+            code = f"{base}.{kind}"
+        else:
+            slow = f"{emitter.constant(_module_table, 'module_table')}({base}, {kind!r})"
+            code = f"{base}.{kind} if {emitter.is_type(base, cls)} else {slow}"
+        name = self._tables[owner, kind] = f"{base}_{kind.strip('_')}"
+        self._lines.append(f"{name} = {code}")
+        if kind in _TABLES_OF_MODULES:
+            self._refuse_unless(emitter.is_type(name, dict))
+        return name
+
+    def _entry_of(self, source: ValueSource) -> Entry | None:
+        """Say in which dict a value lies, and under which key."""
+        base, example = base_of(source), self._example_of_base(source)
+        place = source.table(example)
+        if place is None:
+            return None
+        kind, key = place
+        known = self._tables.get((base, kind))
+        emitter, cls = self.emitter, type(example)
+        if kind in _TABLES_OF_MODULES and base is not None:
+            if known is None and self._is_kept(cls):
+                owner = self._variable(base)  # type: ignore[arg-type]
+                return Entry((owner, kind), key, cls, emitter.is_type(owner, cls))
+        elif kind == "children" or (kind == "items" and cls is not dict):
+            return None
+        owner = "" if base is None else self._variable(base)  # type: ignore[arg-type]
+        table = self._table(base, owner, kind, example)
+        sure = kind in _TABLES_OF_MODULES or emitter.has_type(table, dict)
+        return Entry((table, ""), key, None, "" if sure else emitter.is_type(table, dict))
+
+    def _is_kept(self, cls: type) -> bool:
+        known = self._kept.get(id(cls))
+        if known is None:
+            known = self._kept[id(cls)] = is_kept_anyway(cls)
+        return known
+
+
+class Entry(NamedTuple):
+    """A key in a dict: the variable of the dict, or of a module and the dict's name there.
+
+    Unless ``unless_sure`` holds, the dict or the module may be one of another class.
+    """
+
+    place: tuple[str, str]
+    key: Any
+    cls: type | None
+    unless_sure: str
+
+
+def in_parts(sources: list[ValueSource], most: int = 100) -> list[list[ValueSource]]:
+    """Divide what is fetched together: reading a local beyond the first 256 costs more."""
+    size = -(-len(sources) // -(-len(sources) // most))
+    return [sources[start : start + size] for start in range(0, len(sources), size)]
+
+
+def base_of(source: Source) -> Source | None:
+    """Give the source that a source is reached through."""
+    return source.base if isinstance(source, ChainedValueSource) else None
+
+
+# ── the careful ways, where a value is not of the class that it was ──────────────────────────────
+
+
+class _Items:
+    """Read entries of any value as ``GetItemSource`` does."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __getitem__(self, key: object) -> Any:
+        found = _fetch.item(self._value, key)
+        if type(found) is Absent:
+            raise AbsentValueError
+        return found
+
+
+def _module_table(value: object, name: str) -> dict[str, Any]:
+    table = _fetch.module_table(value, name)
+    if table is None:
+        raise AbsentValueError
+    return table
+
+
+def _children(value: object) -> list[Any]:
+    children = _fetch.module_children(value)
+    if children is None:
+        raise AbsentValueError
+    return children
