@@ -11,15 +11,12 @@ import torch
 
 from guards import _fetch
 from guards._checks import (
-    AbsentCheck,
     BoolCheck,
     Check,
     EqualsCheck,
     IdentityCheck,
     NoneCheck,
-    PresentCheck,
     RangeCheck,
-    TrainingCheck,
     TypeCheck,
 )
 from guards._code_check import CodeCheck, plain_function
@@ -29,9 +26,11 @@ from guards._errors import UnsupportedGuardError
 from guards._fetch import Absent, is_a, plain_type
 from guards._front_end import register_duplicate_input
 from guards._guard import Guard, GuardBuilderBase
+from guards._own_dict_checks import AbsentCheck, PresentCheck, TrainingCheck
+from guards._relation_check import RelationCheck
 from guards._source import Source, name_of
 from guards._state_checks import StateCheck, read_state
-from guards._tensor_checks import OverlapCheck, RelationCheck, SameObjectCheck, TensorCheck
+from guards._tensor_checks import OverlapCheck, SameObjectCheck, TensorCheck
 from guards._value_sources import ValueSource
 
 __all__ = ["GuardBuilder"]

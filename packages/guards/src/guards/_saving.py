@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
-from guards import _checks, _code_check, _container_checks, _state_checks, _tensor_checks
+from guards import (
+    _checks,
+    _code_check,
+    _container_checks,
+    _own_dict_checks,
+    _relation_check,
+    _state_checks,
+    _tensor_checks,
+)
 from guards import _value_sources as value_sources
 from guards._builder import GuardBuilder
 from guards._checks import Check
@@ -47,7 +55,15 @@ def saveable(cls: T) -> T:
     return cls
 
 
-for _module in (_checks, _container_checks, _code_check, _state_checks, _tensor_checks):
+for _module in (
+    _checks,
+    _own_dict_checks,
+    _container_checks,
+    _code_check,
+    _state_checks,
+    _tensor_checks,
+    _relation_check,
+):
     for _name in _module.__all__:
         _found = getattr(_module, _name)
         if isinstance(_found, type) and issubclass(_found, Check) and _found is not Check:
@@ -109,7 +125,7 @@ def _write_check(check: Check) -> dict[str, Any]:
     elif _CHECKS.get(name) is not type(check):
         raise UnsupportedGuardError(f"{name} cannot be saved: register it with guards.saveable")
     state = {key: write_constant(value) for key, value in check.state().items()}
-    sources = [check.guarded] if isinstance(check, _checks.AbsentCheck) else check.sources
+    sources = [check.guarded] if isinstance(check, _own_dict_checks.AbsentCheck) else check.sources
     return {"check": name, "sources": [_write_source(s) for s in sources], "state": state}
 
 
