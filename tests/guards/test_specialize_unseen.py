@@ -8,7 +8,7 @@ import io
 import operator
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -206,6 +206,71 @@ def test_composites_that_read_memory_themselves() -> None:
     special = specialize(pad)
     assert special(torch.ones(4, 3), torch.tensor([2, 2])).shape == (2, 2, 3)
     assert special(torch.ones(4, 3), torch.tensor([3, 1])).shape == (2, 3, 3)
+
+
+def test_split_at_numbers_is_repeated() -> None:
+    def function(x: torch.Tensor, at: Any) -> Any:
+        return x.tensor_split(at), torch.tensor_split(input=x, indices=(1, 3))
+
+    special = specialize(function)
+    x = torch.arange(6)
+    for at in (2, 2, (1, 2), [1, 2], torch.tensor([1]), torch.tensor([2]), torch.tensor(2), 2):
+        for found, wanted in zip(special(x, at)[0], x.tensor_split(at), strict=True):
+            assert torch.equal(found, wanted)
+    assert special.stats.hits == 2
+    assert set(special.refusals) == {"tensor_split reads what its arguments hold"}
+    assert torch._C._len_torch_function_stack() == 0
+
+
+class Scale:
+    by: ClassVar = [2.0, 3.0]
+
+
+def of_constants(x: torch.Tensor) -> Any:
+    made = torch.tensor(Scale.by, dtype=torch.float64)
+    made.add_(1)
+    return x * made, made, torch.tensor([[1, x.shape[0]]]), x[torch.tensor([0])], x.new_tensor(2)
+
+
+def by_map(x: torch.Tensor) -> Any:
+    made = next(map(torch.tensor, [2.0]))
+    return x * made.add_(1)
+
+
+def of_tensors(x: torch.Tensor) -> Any:
+    return torch.tensor([x[0], 1.0]), torch.tensor([[x[1]]])
+
+
+@pytest.mark.parametrize(
+    ("function", "hits"), [(of_constants, 3), (by_map, 3), (of_tensors, 0)], ids=lambda v: str(v)
+)
+def test_tensors_made_within(
+    function: Callable[..., Any], hits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    special = specialize(function)
+
+    def both(x: torch.Tensor) -> None:
+        for found, wanted in zip(special(x), function(x), strict=True):
+            assert torch.equal(found, wanted)
+
+    for number in range(4):
+        both(ONE * number)
+    assert special.stats.hits == hits
+    monkeypatch.setattr(Scale, "by", [7.0, 8.0])
+    both(ONE)
+
+
+def test_data_that_makes_no_tensor() -> None:
+    def function(x: torch.Tensor) -> Any:
+        try:
+            return torch.tensor(["text"])
+        except ValueError:
+            return x * 2
+
+    special = specialize(function)
+    for _ in range(2):
+        assert special(ONE)[0] == 2
+    assert torch._C._len_torch_function_stack() == 0
 
 
 def test_what_reads_unseen_is_asked_of_the_facts() -> None:

@@ -73,7 +73,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Number:
-    """The tensor without dimensions that torch makes of the number in ``x[0] = 5``."""
+    """A tensor that torch makes of constants, as of the number in ``x[0] = 5``; anew each time."""
 
     tensor: torch.Tensor
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from guards import _torch_private as private
@@ -31,6 +32,7 @@ from guards._trust import is_of_torch, path_in_torch
 from guards._understood import (
     CODE_OF_ENUMS,
     is_look_up,
+    is_of_tensors,
     is_understood,
     torch_code_problem,
     words,
@@ -43,6 +45,8 @@ _FOLDER = __file__.rpartition("_recording.py")[0]
 
 # These read Python values, among which may be tensors, whose values they read unseen.
 _TAKE_DATA = words("tensor as_tensor asarray new_tensor from_numpy frombuffer")
+# Of these the arguments tell whether they do.
+_TELL_BY_ARGUMENTS = words("tensor as_tensor asarray new_tensor tensor_split")
 
 
 class Watcher(TorchDispatchMode):
@@ -55,7 +59,8 @@ class Watcher(TorchDispatchMode):
         self.inputs = inputs
         self.steps: list[Step] = []
         self.problem: str | None = None
-        self.made_of_data = False
+        self.made_of_data = False  # something may have read tensors unseen
+        self.of_constants = False  # a tensor is being made of nothing but constants
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any]] = {
             id(t): (weakref.ref(t), Input(place)) for place, (_, t) in enumerate(inputs)
         }
@@ -140,9 +145,10 @@ class Watcher(TorchDispatchMode):
 
     def _with_numbers(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Keep the tensor that torch makes of a number, as of the 5 in ``x[0] = 5``."""
-        if func.name() != "aten::lift_fresh" or self.made_of_data or self._knows(args[0]):
+        if func.name() != "aten::lift_fresh" or self._knows(args[0]):
             return args
-        return args if args[0].dim() else (Number(args[0].clone()),)
+        one_number = not self.made_of_data and args[0].dim() == 0
+        return (Number(args[0].clone()),) if one_number or self.of_constants else args
 
     def _knows(self, tensor: torch.Tensor) -> bool:
         known = self._known.get(id(tensor))
@@ -196,6 +202,36 @@ def _is_ours(code: types.CodeType) -> bool:
     return code.co_filename.startswith(_FOLDER)
 
 
+class _Arguments(TorchFunctionMode):
+    """See the arguments of one function of torch's C code, which is about to be called."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        watcher = self._watcher
+        given = [*args, *kwargs.values()]
+        tensors = [value for value in given if is_a(value, torch.Tensor)]
+        others = all(is_constant(value) for value in given if not is_a(value, torch.Tensor))
+        takes_data = func.__name__ in _TAKE_DATA
+        allowed = 0 if takes_data and func.__name__ != "new_tensor" else 1
+        if not others or len(tensors) > allowed:
+            if takes_data:
+                watcher.made_of_data = True
+            else:
+                watcher.refuse(f"{func.__name__} reads what its arguments hold")
+            return func(*args, **kwargs)
+        watcher.of_constants = takes_data
+        try:
+            return func(*args, **kwargs)
+        finally:
+            watcher.of_constants = False
+
+
 class _Frames:
     """Tell from the calls that Python makes whether code ran that nobody has looked at."""
 
@@ -205,6 +241,9 @@ class _Frames:
         self._refuse = watcher.refuse
         self._looked_at: set[types.CodeType] = set()
         self.catching = ""  # code that ran and may catch what an operator raises
+        self._arguments = _Arguments(watcher)
+        # Whose call the mode that sees arguments is on for.
+        self._asking: types.FrameType | None = None
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -213,13 +252,27 @@ class _Frames:
                 if code not in self._looked_at:
                     self._looked_at.add(code)
                     self._look_at(code)
+            elif _is_ours(code):
+                return
             elif event == "c_call":
+                if argument.__name__ in _TELL_BY_ARGUMENTS and is_of_tensors(argument):
+                    private.open_function_mode(self._arguments)
+                    self._asking = frame
+                    return
                 if argument.__name__ in _TAKE_DATA:
                     self._watcher.made_of_data = True
-                if not _is_ours(code):
-                    self._look_at_call(frame, argument)
+                self._look_at_call(frame, argument)
+            elif self._asking is frame and event in ("c_return", "c_exception"):
+                self._asking = None
+                private.close_function_mode()
         except Exception as error:  # it would come out of the user's code
             self._refuse(f"what it calls cannot be looked at: {type(error).__name__}")
+
+    def end(self) -> None:
+        """Close what is still open, which nothing should be."""
+        if self._asking is not None:
+            self._asking = None
+            private.close_function_mode()
 
     def _look_at(self, code: types.CodeType) -> None:
         if _is_ours(code) or code in CODE_OF_ENUMS:
@@ -277,6 +330,7 @@ def watch(
                 sys.setprofile(None)
     finally:
         watcher.pause.end()
+        frames.end()
     output = None
     if watcher.problem is None:
         watcher.look_at_results()

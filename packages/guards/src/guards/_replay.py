@@ -143,7 +143,7 @@ class _Writer:
         if type(value) is Result:
             return f"r{value.number}"
         if type(value) is Number:
-            return self._constant(value.tensor)
+            return f"{self._constant(value.tensor)}.clone()"
         if type(value) is list:
             return f"[{', '.join(map(self._form, value))}]"
         if type(value) is tuple:

@@ -281,6 +281,16 @@ def with_lazy_bits(*, views: bool = False) -> contextlib.AbstractContextManager[
     return made
 
 
+def open_function_mode(mode: torch.overrides.TorchFunctionMode) -> None:
+    """Open a mode for the next call of a function of torch, without the Python of ``with``."""
+    torch._C._push_on_torch_function_stack(mode)
+
+
+def close_function_mode() -> None:
+    """Close the mode that was opened last."""
+    torch._C._pop_torch_function_stack()
+
+
 def operator_of(overload: Any) -> Any:
     """Give the function of C that an overload calls, without the Python around it."""
     return getattr(overload, "_op", overload)

@@ -22,6 +22,7 @@ from guards._settings import READERS
 __all__ = [
     "CODE_OF_ENUMS",
     "UNSEEN",
+    "is_of_tensors",
     "is_pure_builtin",
     "is_understood",
     "is_understood_class",
@@ -151,6 +152,13 @@ _BUILTINS_OF_TORCH = words("getattr hasattr setattr id")
 def is_pure_builtin(function: Any) -> bool:
     """Tell whether a function of the builtins gives the same for the same, and does nothing."""
     return function in _PURE_BUILTINS
+
+
+def is_of_tensors(function: Any) -> bool:
+    """Tell whether a function of C is a method of tensors, or one of torch's own namespace."""
+    if getattr(torch._C._VariableFunctions, function.__name__, None) is function:
+        return True
+    return is_a(getattr(function, "__self__", None), torch.Tensor)
 
 
 def is_understood(function: Any, *, from_torch: bool = False) -> bool:
