@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import enum
 import io
@@ -186,6 +187,23 @@ def test_data_is_no_detached_copy() -> None:
         w = torch.ones(2, requires_grad=True)
         special(w).backward()
         assert w.grad is not None
+
+
+def test_classes_that_are_registered_with_abstract_ones() -> None:
+    class Kind:
+        pass
+
+    def function(x: torch.Tensor, kind: Any) -> torch.Tensor:
+        return x * 2 if isinstance(kind, collections.abc.Sequence) else x * 3
+
+    special = specialize(function)
+    kind = Kind()
+    assert number(special, ONE, kind) == number(special, ONE, kind) == 3
+    assert number(special, ONE, [1]) == number(special, ONE, [1]) == 2
+    assert (special.stats.hits, special.refusals) == (2, [])
+    collections.abc.Sequence.register(Kind)
+    assert "abc.get_cache_token()" in str(special.explain_miss(ONE, kind)[0])
+    assert number(special, ONE, kind) == 2
 
 
 # ── operators that read memory where no mode sees it ─────────────────────────────────────────────

@@ -30,7 +30,7 @@ from guards._results import write_result
 from guards._settings import settings_now
 from guards._trust import is_of_torch, path_in_torch
 from guards._understood import (
-    CODE_OF_ENUMS,
+    CODE_OF_CLASSES,
     is_look_up,
     is_of_tensors,
     is_understood,
@@ -275,7 +275,7 @@ class _Frames:
             private.close_function_mode()
 
     def _look_at(self, code: types.CodeType) -> None:
-        if _is_ours(code) or code in CODE_OF_ENUMS:
+        if _is_ours(code) or code in CODE_OF_CLASSES:
             return
         if code in self._codes:
             if self._codes[code]:
@@ -295,7 +295,7 @@ class _Frames:
     def _look_at_call(self, frame: types.FrameType, function: Any) -> None:
         of_torch = is_of_torch(frame.f_code)
         path = path_in_torch(frame.f_code) if of_torch else ""
-        if (of_torch and is_look_up(path)) or frame.f_code in CODE_OF_ENUMS:
+        if (of_torch and is_look_up(path)) or frame.f_code in CODE_OF_CLASSES:
             return
         if path == _RNN and function.__name__ in _READ_PACKED:
             # Of these only the forms for packed sequences read memory themselves.

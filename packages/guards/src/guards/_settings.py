@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +20,12 @@ __all__ = ["READERS", "SettingSource", "is_ordinary", "settings_now", "state_gua
 
 @dataclass(frozen=True, eq=False)
 class SettingSource(ValueSource):
-    """A setting of torch, as one of its functions tells it."""
+    """A setting of torch or Python, as one of its functions tells it."""
 
     setting: str
 
     def _spell(self, base: str) -> str:
-        return f"torch.{self.setting}"
+        return self.setting if self.setting in _OF_PYTHON else f"torch.{self.setting}"
 
     def guard_source(self) -> GuardSource:
         return GuardSource.GLOBAL
@@ -57,7 +58,10 @@ _READ_IN_C = {
 }
 # Functions of C that tell what a guard holds fast.
 READERS: tuple[Callable[[], Any], ...] = tuple(_READ_IN_C.values())
+# Counts the classes that are registered with abstract ones, which isinstance takes into account.
+_OF_PYTHON: dict[str, Callable[[], Any]] = {"abc.get_cache_token()": abc.get_cache_token}
 _SETTINGS: dict[str, Callable[[], Any]] = {
+    **_OF_PYTHON,
     "is_inference_mode_enabled()": torch.is_inference_mode_enabled,
     "backends.mha.get_fastpath_enabled()": torch.backends.mha.get_fastpath_enabled,
     **_READ_IN_C,

@@ -6,11 +6,15 @@ besides, so that a mode sees all of it.
 
 from __future__ import annotations
 
+import abc
 import builtins
+import collections.abc
 import enum
 import functools
 import operator
+import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -20,7 +24,7 @@ from guards._op_facts import facts
 from guards._settings import READERS
 
 __all__ = [
-    "CODE_OF_ENUMS",
+    "CODE_OF_CLASSES",
     "UNSEEN",
     "is_of_tensors",
     "is_pure_builtin",
@@ -196,25 +200,38 @@ def is_understood_class(cls: type) -> bool:
     return cls.__module__ not in ("operator", "_operator") or cls in _PURE_OPERATOR_CLASSES
 
 
-# ── Python code of enums ─────────────────────────────────────────────────────────────────────────
+# ── Python code of enums and abstract classes ────────────────────────────────────────────────────
 
 
-def _code_of_enums() -> frozenset[types.CodeType]:
-    getter: Any = getattr(enum, "property", types.DynamicClassAttribute)  # before Python 3.11
-    members = {
-        enum.EnumMeta: "__call__ __getitem__ __contains__ __iter__ __len__",
-        enum.Enum: "__hash__ __new__ name value",
-        getter: "__get__",
-    }
-    found = [vars(cls).get(name) for cls, names in members.items() for name in names.split()]
+def _codes(found: Iterable[Any]) -> frozenset[types.CodeType]:
     plain = [getattr(f, "fget", None) or getattr(f, "__func__", f) for f in found]
     codes = [f.__code__ for f in plain if type(f) is types.FunctionType]
     inner = [part for code in codes for part in code.co_consts if type(part) is types.CodeType]
     return frozenset([*codes, *inner])
 
 
-# What looks members up, and tells their names and values. Members are guarded as constants.
-CODE_OF_ENUMS = _code_of_enums()
+def _members(names_of: dict[Any, str]) -> Iterable[Any]:
+    return (vars(cls).get(name) for cls, names in names_of.items() for name in names.split())
+
+
+# What looks members of enums up, and tells their names and values: members are guarded.
+_OF_ENUMS = {
+    enum.EnumMeta: "__call__ __getitem__ __contains__ __iter__ __len__",
+    enum.Enum: "__hash__ __new__ name value",
+    getattr(enum, "property", types.DynamicClassAttribute): "__get__",  # before Python 3.11
+}
+# What tells whether an object is of an abstract class: a guard holds fast which are registered.
+_OF_ABSTRACT_CLASSES = {
+    abc.ABCMeta: "__instancecheck__ __subclasscheck__",
+    **{getattr(collections.abc, name): "__subclasshook__" for name in collections.abc.__all__},
+}
+CODE_OF_CLASSES = _codes(
+    [
+        *_members(_OF_ENUMS),
+        *_members(_OF_ABSTRACT_CLASSES),
+        getattr(sys.modules.get("_collections_abc"), "_check_methods", None),
+    ]
+)
 
 
 # ── Python code of torch ─────────────────────────────────────────────────────────────────────────
