@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import DispatchMode, HandlerTable, Recorder, handle_of
+from dispatch_core import (
+    DispatchMode,
+    HandlerTable,
+    Recorder,
+    enable_python_mode,
+    handle_of,
+    no_dispatch,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.dispatch_core.wrapping import Direct, Tabled, run_plain
 
 pytestmark = [
     pytest.mark.slow,
@@ -18,6 +27,9 @@ pytestmark = [
 ]
 
 PART = 12  # every twelfth operator in the normal run
+
+# Those that set a conjugate bit inside themselves.
+AT_RISK = ("fft.hfftn", "linalg.pinv", "linalg.pinv.hermitian", "linalg.lstsq", "linalg.vecdot")
 
 # Composite operators whose kernel asks whether any mode is on, and then takes another way to the
 # same number. Here the reference is a bare mode.
@@ -31,8 +43,9 @@ def op_infos() -> list[Any]:
     return [info for info in op_db if info.dtypes]  # some have none on a CPU
 
 
-def samples(info: Any, most: int) -> Iterator[Any]:
-    dtype = torch.float32 if torch.float32 in info.dtypes else next(iter(sorted_types(info)))
+def samples(info: Any, most: int, dtype: torch.dtype = torch.float32) -> Iterator[Any]:
+    if dtype not in info.dtypes:
+        dtype = next(iter(sorted_types(info)))
     torch.manual_seed(0)
     try:
         generator = info.sample_inputs("cpu", dtype, requires_grad=False)
@@ -201,12 +214,74 @@ def compare(info: Any, most: int) -> None:
                 assert_same(result, plain)
 
 
+# ── complex numbers ─────────────────────────────────────────────────────────────────────────────
+# Torch resolves no conjugate bits while a handler runs, which operators set inside themselves.
+
+
+class ByItself(Tabled):
+    table = HandlerTable()
+
+
+ByItself.table.fallback(run_plain)
+
+
+def of_class(cls: type[torch.Tensor]) -> Callable[[Any], Any]:
+    def make(value: Any) -> Any:
+        fits = isinstance(value, torch.Tensor) and value.layout is torch.strided
+        return value.detach().clone().as_subclass(cls) if fits else value
+
+    return make
+
+
+def plain_again(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.as_subclass(torch.Tensor) if value.layout is torch.strided else value
+    return [plain_again(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
+    "a mode by hand": lambda info, sample: run(info, sample, ByHand([])),
+    "a mode by table": lambda info, sample: run(info, sample, by_table([])),
+    "no_dispatch": lambda info, sample: run(info, sample, no_dispatch()),
+    "a python mode": lambda info, sample: run(info, sample, enable_python_mode(ByItself)),
+    "a class by hand": lambda info, sample: run_as(info, sample, Direct),
+    "a class by table": lambda info, sample: run_as(info, sample, ByItself),
+}
+
+
+def run_as(info: Any, sample: Any, cls: type[torch.Tensor]) -> Any:
+    own = sample.transform(of_class(cls))
+    torch.manual_seed(1)
+    return info.op(own.input, *own.args, **own.kwargs)
+
+
+def compare_complex(info: Any) -> None:
+    for sample in samples(info, 2, torch.complex64):
+        wanted = run(info, sample, contextlib.nullcontext())
+        refused = isinstance(wanted, tuple) and wanted and isinstance(wanted[0], type)
+        if refused or "empty" in info.name:
+            continue
+        strided = all(tensor.layout is torch.strided for tensor in tensors_in(wanted))
+        for name, compute in COMPUTED.items():
+            found = plain_again(compute(info, sample))
+            if strided:
+                torch.testing.assert_close(
+                    found, plain_again(wanted), equal_nan=True, msg=f"{info.full_name}: {name}"
+                )
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test the operators that its run has time for."""
     if "info" in metafunc.fixturenames:
-        infos = op_infos()
-        if metafunc.function.__name__ == "test_some_operators_run_as_without":
-            infos = infos[::PART]
+        infos, test = op_infos(), metafunc.function.__name__
+        if "complex" in test:
+            infos = [info for info in infos if torch.complex64 in info.dtypes]
+        if "some" in test:
+            infos = [
+                info
+                for number, info in enumerate(infos)
+                if number % PART == 0 or ("complex" in test and info.full_name in AT_RISK)
+            ]
         metafunc.parametrize("info", infos, ids=[info.full_name for info in infos])
 
 
@@ -217,6 +292,15 @@ def test_some_operators_run_as_without(info: Any) -> None:
 @pytest.mark.long
 def test_all_operators_run_as_without(info: Any) -> None:
     compare(info, 4)
+
+
+def test_some_operators_of_complex_numbers_compute_the_same(info: Any) -> None:
+    compare_complex(info)
+
+
+@pytest.mark.long
+def test_all_operators_of_complex_numbers_compute_the_same(info: Any) -> None:
+    compare_complex(info)
 
 
 def test_bind_and_elide_give_what_a_mode_sees() -> None:

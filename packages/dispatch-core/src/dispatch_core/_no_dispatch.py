@@ -55,6 +55,9 @@ class _NoDispatch(QuietMode):
     ) -> Any:
         if types:
             _refuse_wrappers(func, args, kwargs or {})
+        if private.sets_bits(func, args):
+            with private.disable_dispatch(), private.with_bits_resolved():
+                return func(*args, **(kwargs or {}))
         with private.disable_dispatch():
             return func(*args, **(kwargs or {}))
 

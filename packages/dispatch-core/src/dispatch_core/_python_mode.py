@@ -73,12 +73,20 @@ class _PythonMode(DispatchMode, Scope):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        if private.sets_bits(func, args):
+            with private.with_bits_resolved():
+                return self._ask(func, types, args, kwargs or {})
+        return self._ask(func, types, args, kwargs or {})
+
+    def _ask(
+        self, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
         asked = answering(types)
         order = class_order((self._cls, *asked))
         try:
-            result = ask_classes(func, order, order, args, kwargs or {})
+            result = ask_classes(func, order, order, args, kwargs)
         except NoHandlerError as error:
             if error.overload is not func or error.declined != order or asked:
                 raise
             result = NotImplemented  # of no argument's class, so there is more to come
-        return result if result is not NotImplemented else hand_on(func, types, args, kwargs or {})
+        return result if result is not NotImplemented else hand_on(func, types, args, kwargs)

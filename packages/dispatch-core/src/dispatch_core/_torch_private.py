@@ -72,6 +72,7 @@ __all__ = [
     "set_conjugate_bit",
     "set_higher_order_rules",
     "set_negative_bit",
+    "sets_bits",
     "skip_in_dynamo",
     "state_of_caller",
     "with_bits_resolved",
@@ -295,7 +296,6 @@ def with_bits_resolved() -> AbstractContextManager[None]:
     return _force_keys(_included(), rest)
 
 
-_EXPLICIT = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 _composite: dict[Any, str] = {}
 
 
@@ -307,17 +307,38 @@ def composite_kind(op: Any) -> str:
         if isinstance(op, OP_OVERLOAD):
             if composite_kernel(op) is not None:
                 found = "implicit"
-            elif any(has_kernel(op.name(), key) for key in _EXPLICIT):
+            elif _is_explicit(op.name()):
                 found = "explicit"
         _composite[op] = found
     return found
 
 
+def _is_explicit(name: str) -> bool:
+    if has_kernel(name, "CompositeExplicitAutograd"):
+        return True
+    # Structured operators have the other one beside a kernel for each device, which is what runs.
+    other = has_kernel(name, "CompositeExplicitAutogradNonFunctional")
+    return other and not has_kernel(name, "CPU")
+
+
 def may_set_bits(kind: str, args: Sequence[Any]) -> bool:
     """Say whether the parts of an operator may set conjugate bits, in a call with these tensors."""
     return kind == "implicit" or any(
-        isinstance(value, torch.Tensor) and value.is_complex() for value in args
+        _is_complex(value) for value in args if isinstance(value, torch.Tensor)
     )
+
+
+def _is_complex(tensor: torch.Tensor) -> bool:
+    if type(tensor) is torch.Tensor:
+        return tensor.is_complex()
+    with disable_torch_function():  # which may be the user's
+        return tensor.is_complex()
+
+
+def sets_bits(op: Any, args: Sequence[Any]) -> bool:
+    """Say whether an operator may set conjugate bits inside itself, called with these."""
+    kind = composite_kind(op)
+    return bool(kind) and may_set_bits(kind, args)
 
 
 dispatch_keys: Callable[[torch.Tensor], Any] = look_up(torch._C, "_dispatch_keys")
