@@ -12,7 +12,7 @@ import torch
 from subclass_utils import LayoutError, LoggingTensor
 
 PREPARE = """
-import copy, numpy, pickle, torch
+import copy, io, numpy, pickle, torch
 from dispatch_core import no_dispatch
 from subclass_utils import LoggingTensor
 from tests.subclass_utils.wrappers import Measured, Requantised
@@ -39,6 +39,9 @@ ATTEMPTS = {
     "numpy": ("w.numpy()", "to_plain().numpy()"),
     "numpy force": ("w.numpy(force=True)", "to_plain().numpy()"),
     "asarray": ("numpy.asarray(w)", "to_plain().numpy()"),
+    "array of wrappers": ("numpy.array([w, w])", "to_plain().numpy()"),
+    "part of an array": ("a = numpy.ones(3); a[:] = w", "to_plain().numpy()"),
+    "ufunc": ("numpy.sin(w)", "to_plain().numpy()"),
     "tolist": ("w.tolist()", "to_plain().tolist()"),
     "data_ptr": ("w.data_ptr()", "{inner}.data_ptr()"),
     "storage": ("w.storage()", "{inner}.untyped_storage()"),
@@ -48,7 +51,13 @@ ATTEMPTS = {
     "no_dispatch plain": ("with no_dispatch(): plain.add_(w)", "memory"),
     "no_dispatch view": ("with no_dispatch(): w[1:].sum()", "memory"),
     "no_dispatch list": ("with no_dispatch(): torch.cat([plain, w])", "memory"),
+    "no_dispatch stack": ("with no_dispatch(): torch.stack([w, w])", "memory"),
     "torch.tensor": ("torch.tensor([w[0], w[1]])", ""),
+    "torch.tensor of lists": ("torch.tensor([[w[0]], [w[1]]])", ""),
+    "as_tensor of a list": ("torch.as_tensor([w[0]])", ""),
+    "asarray of a list": ("torch.asarray([w[0]])", ""),
+    "FloatTensor of a list": ("torch.FloatTensor([w[0], w[1]])", ""),
+    "new_tensor of a list": ("plain.new_tensor([w[0]])", ""),
     "set_ of a plain one": ("torch.ones(1).set_(w.untyped_storage()) + 1", ""),
     "set_ in places": ("torch.ones(0).set_(w.untyped_storage(), 0, (3,)).sum()", ""),
     "set_ of itself": ("w.set_(w.untyped_storage()); w + 1", ""),
@@ -71,6 +80,7 @@ ATTEMPTS = {
             "float": "w.untyped_storage().float()",
             "deepcopy": "copy.deepcopy(w.untyped_storage())",
             "pickle": "pickle.dumps(w.untyped_storage())",
+            "save": "torch.save(w.untyped_storage(), io.BytesIO())",
         }.items()
     },
 }
