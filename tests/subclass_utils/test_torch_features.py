@@ -268,7 +268,8 @@ def test_compiled_function_takes_a_class_whose_outside_differs() -> None:
 
 
 def test_flatten_and_unflatten_are_each_others_inverse() -> None:
-    for wrapper in (metre(2, 3).t(), scaled(1.0, 2.0)):
+    wrappers = metre(2, 3).t(), scaled(1.0, 2.0), metre(1).requires_grad_(), Parameter(scaled(1.0))
+    for wrapper in wrappers:
         names, context = wrapper.__tensor_flatten__()  # type: ignore[attr-defined]
         inner = {name: getattr(wrapper, name) for name in names}
         again = type(wrapper).__tensor_unflatten__(inner, context, wrapper.size(), wrapper.stride())  # type: ignore[attr-defined]
@@ -278,6 +279,7 @@ def test_flatten_and_unflatten_are_each_others_inverse() -> None:
             wrapper.stride(),
             wrapper.dtype,
         )
+        assert again.requires_grad == wrapper.requires_grad
         assert not any(isinstance(part, torch.Tensor) for part in context)
 
 

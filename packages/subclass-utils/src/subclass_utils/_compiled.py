@@ -45,14 +45,14 @@ def parts_of(wrapper: Any) -> tuple[list[str], Any]:
             wrapper.is_conj(),
             wrapper.is_neg(),
         )
-    return list(cls.inner_tensors), (metadata, outside)
+    return list(cls.inner_tensors), (metadata, outside, wrapper.requires_grad)
 
 
 def put_together(
     cls: type[Any], inner: Mapping[str, Any], context: Any, size: Any, stride: Any
 ) -> Any:
     """Build a wrapper from what `parts_of` gave."""
-    metadata, outside = context
+    metadata, outside, requires_grad = context
     tensors = [inner[name] for name in cls.inner_tensors]
     description: dict[str, Any] = {}
     if outside:
@@ -67,7 +67,7 @@ def put_together(
             "conj": conj,
             "neg": neg,
         }
-    made = make_described(cls, description, tensors)
+    made = make_described(cls, description, tensors, requires_grad)
     for name, value in zip(cls.metadata, metadata, strict=True):
         setattr(made, name, value)
     return made
@@ -97,8 +97,9 @@ def gradient_as_foreseen(gradient: Any, expected: Any, expected_type: type[Any] 
     cls = type(gradient)
     if expected_type is not None and expected_type is not cls:
         return gradient.to_plain() if expected_type is torch.Tensor else None
-    names, (_, outside) = parts_of(gradient)
+    names, (_, outside, requires_grad) = parts_of(gradient)
     if outside != expected[1]:
         return None
     inner = {name: getattr(gradient, name) for name in names}
-    return put_together(cls, inner, expected, gradient.size(), gradient.stride())
+    context = (*expected[:2], requires_grad)
+    return put_together(cls, inner, context, gradient.size(), gradient.stride())
