@@ -61,6 +61,8 @@ _METHODS = words(
     "__rlshift__ __rmatmul__ __rmod__ __rmul__ __ror__ __rpow__ __rrshift__ __rsub__ __rtruediv__ "
     "__rxor__ __setitem__ __sub__ __truediv__ __new__ __float__ __int__ __complex__ __index__"
 )
+# These are gone from tensors, where they only say so, but not from torch.linalg.
+_GONE = words("cholesky eig lstsq qr solve symeig")
 # Operators that no mode sees, or that tell of a tensor more than its guard holds fast.
 _OPERATORS_THAT_TELL_MORE = words(
     "as_strided as_strided_ data detach_ is_leaf is_pinned names output_nr pin_memory "
@@ -76,7 +78,7 @@ def _operators() -> frozenset[str]:
 
 
 def _is_seen(member: str) -> bool:
-    if member in _PROPERTIES or member in _METHODS:
+    if member in _PROPERTIES or member in _METHODS or member in _GONE:
         return True
     private = member.startswith("_") and not member.startswith("__")
     return not private and member in _operators() and member not in _OPERATORS_THAT_TELL_MORE
