@@ -79,8 +79,12 @@ def test_table_of_a_tensor_class_is_asked_for_calls_on_the_class_only() -> None:
     def _(self: Any) -> Any:
         return run_plain(torch.sin, self).as_subclass(Mine)
 
-    x = tabled([1.0], Mine)
-    coverage = Mine.table.coverage(lambda: (torch.ones(1).exp(), x.sin()))
+    class Other(Tabled):
+        table = HandlerTable()
+
+    Other.table.fallback(general)
+    x, other = tabled([1.0], Mine), tabled([1.0], Other)
+    coverage = Mine.table.coverage(lambda: (torch.ones(1).exp(), other.exp(), x.sin()))
     assert list(coverage.hits) == [aten.sin.default]
     assert not coverage.missing
 

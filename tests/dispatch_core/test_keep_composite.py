@@ -143,6 +143,31 @@ def test_leaves_torch_as_it_was_also_after_errors() -> None:
     assert arrived(lambda: aten.kl_div(x, y)) == KL_PARTS
 
 
+def test_error_while_it_is_entered_leaves_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dispatch_core._composite import _kernels
+
+    put: Any = torch.library.Library.impl
+    taken = []
+
+    def refuse_the_second(*args: Any, **kwargs: Any) -> None:
+        taken.append(args)
+        if len(taken) == 2:
+            raise RuntimeError("no more")
+        put(*args, **kwargs)
+
+    scope = keep_composite(aten.kl_div, aten.linear)
+    monkeypatch.setattr(torch.library.Library, "impl", refuse_the_second)
+    with pytest.raises(RuntimeError, match="no more"), scope:
+        pass
+    monkeypatch.undo()
+    assert not _kernels
+    x, y = inputs()
+    assert arrived(lambda: aten.kl_div(x, y)) == KL_PARTS
+    with scope, Names() as names:
+        aten.kl_div(x, y)
+    assert names.seen == ["kl_div.default"]
+
+
 def test_may_be_left_out_of_order() -> None:
     x, y = inputs()
 

@@ -216,3 +216,16 @@ def test_out_with_gradients_is_refused_as_by_torch() -> None:
         pytest.raises(RuntimeError, match="don't support automatic differentiation"),
     ):
         aten.multiply.out(x, y, out=torch.empty(3))
+
+
+def test_operator_that_turns_its_argument_around_is_a_view_as_ever() -> None:
+    outcomes = []
+    for kept in ([], ["aten::swapaxes_"]):
+        x = torch.arange(6.0).view(2, 3).requires_grad_()
+        turned = x * 2
+        with keep_composite(*kept):
+            assert aten.swapaxes_(turned, 0, 1) is turned
+        (turned * torch.arange(6.0).view(3, 2)).sum().backward()
+        outcomes.append((turned.shape, turned.stride(), turned._version, x.grad))
+    assert outcomes[0][:3] == outcomes[1][:3]
+    torch.testing.assert_close(outcomes[0][3], outcomes[1][3])

@@ -44,6 +44,9 @@ def test_missing_composite_is_taken_apart_where_asked() -> None:
     x = tabled([[1.0, 2.0]], Parts)
     with torch.inference_mode():  # where torch hands composite operators over whole
         y = torch.nn.functional.linear(x, x)
+        seen.clear()
+        assert torch.equal(run_plain(torch.nn.functional.linear, x, x), run_plain(torch.clone, y))
+        torch.nn.functional.linear(x, x)  # the same once more
     assert run_plain(torch.ops.aten.sum.default, y).item() == 5.0
     assert seen == ["aten.t.default", "aten.mm.default"]
     with pytest.raises(NoHandlerError, match="aten::sin"):

@@ -94,8 +94,8 @@ def _add_kernels(ops: frozenset[Any]) -> None:
             for op in ops:
                 if op not in _kernels:
                     library = torch.library.Library(op.namespace, "IMPL")
-                    _kernels[op] = [0, library]
                     library.impl(op, _kernel(op), "PythonTLSSnapshot", with_keyset=True)
+                    _kernels[op] = [0, library]
                 _kernels[op][0] += 1
                 added.append(op)
             if ops:
