@@ -9,7 +9,7 @@ import torch
 from dispatch_core import NoHandlerError
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from subclass_utils._shared_data import make_from_plain
+from subclass_utils._shared_data import new_from_plain
 
 __all__ = ["register_collation"]
 
@@ -24,7 +24,7 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     # Without a handler of its own a class that goes by its plain value is stacked as one.
     if isinstance(stacked, type(first)) or first._is_part:
         return stacked
-    return make_from_plain(type(first), stacked, first)
+    return new_from_plain(type(first), stacked, first)
 
 
 def register_collation(cls: type[Any]) -> None:

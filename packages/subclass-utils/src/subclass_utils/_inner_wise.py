@@ -24,6 +24,7 @@ from subclass_utils._shared_data import (
     inner_of,
     link_of,
     make_from_plain,
+    new_from_plain,
     plain_of,
     replace,
     root_of,
@@ -149,7 +150,7 @@ def _to_copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, 
     wrapper = args[0]
     dtype = kwargs.get("dtype")
     if dtype is not None and dtype is not wrapper.dtype:
-        return make_from_plain(cls, op(cls.to_plain(wrapper), **kwargs), wrapper)
+        return new_from_plain(cls, op(cls.to_plain(wrapper), **kwargs), wrapper)
     moves = {key: value for key, value in kwargs.items() if key in ("device", "non_blocking")}
     inner = [op(tensor, **moves) for tensor in inner_of(wrapper)]
     format_ = {key: value for key, value in kwargs.items() if key == "memory_format"}

@@ -9,7 +9,7 @@ import torch
 from dispatch_core import HandlerError
 
 from subclass_utils._roles import Roles, TensorResult, each_in
-from subclass_utils._shared_data import in_one_memory, inner_of, settle
+from subclass_utils._shared_data import in_one_memory, inner_of, reclaim, root_of, settle
 from subclass_utils._torch_private import increment_version
 
 __all__ = ["OwnWrites"]
@@ -50,6 +50,8 @@ class OwnWrites:
             value = self._value(argument.name, argument.position, args, kwargs)
             for tensor in each_in(value):
                 if isinstance(tensor, torch.Tensor) and id(tensor) not in noted:
+                    if isinstance(tensor, self.cls) and not self.cls._transparent:
+                        reclaim(root_of(tensor))
                     noted[id(tensor)] = _Before(self.cls, tensor, argument.is_list)
         return [*noted.values()]
 

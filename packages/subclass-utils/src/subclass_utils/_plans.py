@@ -15,7 +15,7 @@ from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
 from subclass_utils._own_writes import OwnWrites
 from subclass_utils._roles import each_in, roles_of
-from subclass_utils._shared_data import KEEP_ALL, connect
+from subclass_utils._shared_data import KEEP_ALL, connect, lend
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
     composite_kernel,
@@ -172,6 +172,7 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
     connects = None if not views or cls._transparent else _connecting(func)
     roles = roles_of(func) if hasattr(func, "_schema") else None
     writes = None if roles is None or not roles.writes else OwnWrites(cls, func, roles)
+    lends = connects is None and not cls._transparent
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if checks:
@@ -187,9 +188,24 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
             after.in_step(args, kwargs, result)
         if connects is not None and args:
             connects(args, kwargs, result)
+        elif lends:
+            _lend(cls, args, kwargs, result)
         return result
 
     return run
+
+
+def _lend(cls: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    """Note the inner tensors that a handler handed on to results that are no views."""
+
+    def holds_others(value: Any) -> bool:
+        return isinstance(value, cls) or not getattr(type(value), "_transparent", True)
+
+    for made in (result,) if isinstance(result, cls) else each_in(result):
+        if holds_others(made):
+            for source in each_in((*args, *kwargs.values()) if kwargs else args):
+                if source is not made and holds_others(source):
+                    lend(made, source)
 
 
 def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], None]:

@@ -17,7 +17,7 @@ import torch
 from subclass_utils._copying import describe_outside, make_described
 from subclass_utils._declaration import check_conversion
 from subclass_utils._errors import ResizeError, ViewError
-from subclass_utils._torch_private import increment_version, is_alias_of
+from subclass_utils._torch_private import increment_version, is_alias_of, is_fake
 
 __all__ = [
     "KEEP_ALL",
@@ -31,10 +31,13 @@ __all__ = [
     "fill",
     "in_one_memory",
     "inner_of",
+    "lend",
     "link_of",
     "make_from_plain",
     "memory_of",
+    "new_from_plain",
     "plain_of",
+    "reclaim",
     "replace",
     "root_of",
     "settle",
@@ -174,11 +177,11 @@ def _share_memory(part: Sequence[Any], whole: Sequence[Any]) -> bool:
     return all(map(in_one_memory, part, whole))
 
 
-def in_one_memory(one: torch.Tensor | None, other: torch.Tensor) -> bool:
+def in_one_memory(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     """Say whether what is written into one tensor may be seen in the other."""
     if one is other:
         return True
-    if one is None:
+    if one is None or other is None:
         return False
     return one.layout is other.layout is torch.strided and is_alias_of(one, other)
 
@@ -186,8 +189,57 @@ def in_one_memory(one: torch.Tensor | None, other: torch.Tensor) -> bool:
 def disconnect(wrapper: Any) -> None:
     """Forget what shares a wrapper's data, and whose data it shares: it has other data now."""
     wrapper.__dict__.pop("_family", None)
+    wrapper.__dict__.pop("_lent", None)
     if wrapper.__dict__.__class__ is Link:
         wrapper.__dict__ = dict(wrapper.__dict__)
+
+
+def lend(made: Any, source: Any) -> None:
+    """Remember which inner tensors of another wrapper were taken over into a new one.
+
+    Neither is a view of the other, as when a negative has the scale of what it was made from: what
+    is written into one must not be seen in the other. So who is written first gets them for itself.
+    """
+    try:
+        own, others = inner_of(made), inner_of(source)
+    except AttributeError:  # one is missing, which the next operator says
+        return
+    if not _have_common(own, others):
+        return
+    root = root_of(source)
+    taken = [each for each in own if _in_memory_of(others, each)]
+    if taken and root is not root_of(made):
+        _note_lent(made, root, taken)
+
+
+def _have_common(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    for one in some:
+        for other in others:
+            if one is other:
+                return True
+    try:
+        for one, other in zip(some, others, strict=False):
+            if is_alias_of(one, other):
+                return True
+    except (RuntimeError, NotImplementedError, TypeError):  # no storage, as in sparse layouts
+        return any(_in_memory_of(others, one) for one in some)
+    return False
+
+
+def _note_lent(made: Any, root: Any, taken: Sequence[torch.Tensor]) -> None:
+    if is_fake(taken[0]):  # whoever calls the compiled function knows nothing of this
+        for name, tensor in zip(type(made).inner_tensors, inner_of(made), strict=True):
+            if any(tensor is each for each in taken):
+                setattr(made, name, tensor.clone())
+        return
+    for wrapper in (made, root):
+        inner = zip(type(wrapper).inner_tensors, inner_of(wrapper), strict=True)
+        lent = {name for name, tensor in inner if _in_memory_of(taken, tensor)}
+        wrapper.__dict__.setdefault("_lent", set()).update(lent)
+
+
+def _in_memory_of(tensors: Sequence[torch.Tensor], one: torch.Tensor) -> bool:
+    return any(in_one_memory(one, each) for each in tensors)
 
 
 # ── plain values ────────────────────────────────────────────────────────────────────────────────
@@ -200,6 +252,17 @@ def make_from_plain(cls: type[Any], plain: torch.Tensor, like: Any) -> Any:
     """
     made = cls.from_plain(plain, like)
     check_conversion(cls, "from_plain", plain, made)
+    return made
+
+
+def new_from_plain(cls: type[Any], plain: torch.Tensor, like: Any) -> Any:
+    """Give `from_plain`'s wrapper of a plain tensor, whose writes do not reach `like`.
+
+    Raises: DeclarationError if its outside is not that of the plain tensor.
+    """
+    made = make_from_plain(cls, plain, like)
+    if not cls._transparent:
+        lend(made, like)
     return made
 
 
@@ -351,6 +414,35 @@ def settle(wrapper: Any, inner: Sequence[Any], metadata: Sequence[Any]) -> None:
                 other.follow()
 
 
+def reclaim(wrapper: Any) -> None:
+    """Copy the inner tensors that wrappers of other data have too, before something is written.
+
+    Raises: ViewError where something that shares the data cannot follow.
+    """
+    lent: set[str] | None = wrapper.__dict__.get("_lent")
+    if not lent:
+        return
+    links = _links_of(wrapper)
+    if not all(link.follows for link in links):
+        raise _cannot_follow(type(wrapper))
+    for name in lent:
+        own = getattr(wrapper, name)
+        with torch.inference_mode(own.is_inference()):
+            setattr(wrapper, name, own.detach().clone())
+    del wrapper.__dict__["_lent"]
+    for link in links:
+        link.follow()
+
+
+def _cannot_follow(cls: type[Any]) -> ViewError:
+    return ViewError(
+        f"{cls.__qualname__}: this value cannot reach every tensor that shares the data: the "
+        "shape of a view, of a detached tensor or of a Parameter made of it was changed in "
+        "place, or the class keeps its attributes where they cannot be exchanged (__slots__, "
+        "a property). Write to a clone(), or give up those tensors first."
+    )
+
+
 def fill(target: Any, source: Any) -> None:
     """Write another wrapper's inner tensors and metadata into one with data of its own.
 
@@ -360,6 +452,7 @@ def fill(target: Any, source: Any) -> None:
     Raises: ViewError if somebody cannot.
     """
     cls = type(target)
+    reclaim(target)
     pairs = [(name, getattr(target, name), getattr(source, name)) for name in cls.inner_tensors]
     exchanged = any(
         own.size() != new.size() or own.dtype is not new.dtype for _, own, new in pairs
@@ -368,12 +461,7 @@ def fill(target: Any, source: Any) -> None:
     if any(link.apart or not (link.follows or link.in_memory) for link in links) or (
         exchanged and not all(link.follows for link in links)
     ):
-        raise ViewError(
-            f"{cls.__qualname__}: this value cannot reach every tensor that shares the data: the "
-            "shape of a view, of a detached tensor or of a Parameter made of it was changed in "
-            "place, or the class keeps its attributes where they cannot be exchanged (__slots__, "
-            "a property). Write to a clone(), or give up those tensors first."
-        )
+        raise _cannot_follow(cls)
     for name, own, new in pairs:
         if own.size() == new.size() and own.dtype is new.dtype:
             _copy_into(own, new)

@@ -24,7 +24,7 @@ from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._outside import needs_wrapper_key, outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
-from subclass_utils._shared_data import connect, disconnect, make_from_plain
+from subclass_utils._shared_data import connect, disconnect, make_from_plain, reclaim, root_of
 from subclass_utils._torch_private import (
     no_torch_function,
     skip_in_dynamo,
@@ -270,6 +270,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     @property
     def data(self) -> Any:
         """Give a wrapper of the same data that autograd knows nothing of."""
+        if not self._transparent:  # what is written into that one is to be seen in this one
+            reclaim(root_of(self))
         made = _data.__get__(self)  # type: ignore[attr-defined]
         if isinstance(made, WrapperTensor) and made is not self:
             for name in type(self).inner_tensors:
