@@ -125,7 +125,7 @@ def test_defaults_are_shown_to_callers_and_required_of_handlers() -> None:
 def test_arguments_up_to_a_word_of_python_are_positional() -> None:
     schema = "aten::f(Tensor self, float from=0, float to=1, *, int class=1, int x=1) -> Tensor"
     assert handled(schema) == (
-        "self: Any, from_: float = ..., /, to: float = ..., *, x: int = ...) -> Tensor"
+        "self: Any, from_: int = ..., /, to: int = ..., *, x: int = ...) -> Tensor"
     )
 
 

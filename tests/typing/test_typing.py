@@ -81,3 +81,44 @@ def test_mypy_names_the_overload_in_its_message(cache: Path, tmp_path: Path) -> 
         "[call-arg]",
         'error: "add_packet" has no attribute "Tensr"; maybe "Tensor"?  [attr-defined]',
     ]
+
+
+UNANNOTATED = """\
+import torch
+from dispatch_core import HandlerTable, ops
+
+class Mine(torch.Tensor):
+    table = HandlerTable()
+
+@Mine.table.implements(ops.aten.add.Tensor)
+def add(self, other, *, alpha=1):
+    return self
+
+@Mine.table.implements(ops.aten.addmm.default)
+def addmm(self, mat1, mat2, *, beta=1, alpha=1):
+    return self
+
+@Mine.table.implements(ops.aten.pdist.default)
+def pdist(self, p=2):
+    return self
+
+@Mine.table.implements(ops.aten.leaky_relu.default)
+def leaky_relu(self, negative_slope=0.01):
+    return self
+
+@Mine.table.implements(ops.aten.add.Tensor)
+def wrong(self, other, *, alpha=""):
+    return self
+"""
+
+
+@pytest.mark.slow
+def test_pyright_takes_handlers_without_annotations(tmp_path: Path) -> None:
+    client = tmp_path / "client.py"
+    client.write_text(UNANNOTATED, encoding="utf-8")
+    command = (sys.executable, "-m", "pyright", f"--pythonpath={sys.executable}", "--outputjson")
+    result = _run(*command, str(client))
+    report = json.loads(result.stdout[result.stdout.index("{") :])
+    lines = UNANNOTATED.splitlines()
+    found = [lines[item["range"]["start"]["line"] + 1] for item in report["generalDiagnostics"]]
+    assert found == ['def wrong(self, other, *, alpha=""):']

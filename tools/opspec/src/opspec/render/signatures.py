@@ -223,6 +223,17 @@ def _shown_default(type_: Type, value: Default) -> str:
     return text if len(text) <= 30 else "..."
 
 
+def _is_whole(default: Default) -> bool:
+    """Say whether a number's default may be written as an int.
+
+    pyright infers int for `alpha=1` without annotation, and refuses the handler where a float
+    comes.
+    """
+    if isinstance(default, bool):
+        return False
+    return isinstance(default, int) or (isinstance(default, float) and default.is_integer())
+
+
 def _items(schema: Schema) -> tuple[list[str], list[str]]:
     """Give the parameters as a caller and as a handler sees them.
 
@@ -255,6 +266,8 @@ def _items(schema: Schema) -> tuple[list[str], list[str]]:
         passed = f"{name}: {_passed(type_, numbers=plain)}"
         received = f"{name}: {_received(type_)}"
         if parameter.has_default:
+            if _received(type_) == "float" and _is_whole(parameter.default):
+                received = f"{name}: int"
             shown = _shown_default(type_, parameter.default)
             # A line that is too long would be broken inside of the default.
             fits = len(f"        {passed} = {shown},") <= LINE_LENGTH

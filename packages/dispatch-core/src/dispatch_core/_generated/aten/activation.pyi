@@ -11,14 +11,14 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class _add_relu_Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class _add_relu_Scalar(Handle[_add_relu_Scalar_handler]):
     """aten::_add_relu.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
     def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class _add_relu_Scalar_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ..., *, out: Any) -> Tensor: ...
 
 class _add_relu_Scalar_out(Handle[_add_relu_Scalar_out_handler]):
     """aten::_add_relu.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -33,14 +33,14 @@ class _add_relu_Scalar_out(Handle[_add_relu_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class _add_relu_Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class _add_relu_Tensor(Handle[_add_relu_Tensor_handler]):
     """aten::_add_relu.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     def __call__(cls, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
 
 class _add_relu_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ..., out: Any) -> Tensor: ...
 
 class _add_relu_out(Handle[_add_relu_out_handler]):
     """aten::_add_relu.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
@@ -61,14 +61,14 @@ class _add_relu_packet(OpPacket):
     out: _add_relu_out
 
 class _add_relu__Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class _add_relu__Scalar(Handle[_add_relu__Scalar_handler]):
     """aten::_add_relu_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class _add_relu__Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class _add_relu__Tensor(Handle[_add_relu__Tensor_handler]):
     """aten::_add_relu_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
@@ -185,14 +185,14 @@ class _softmax_packet(OpPacket):
     out: _softmax_out
 
 class celu_default_handler(Protocol):
-    def __call__(cls, /, self: Any, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, alpha: int = ...) -> Tensor: ...
 
 class celu_default(Handle[celu_default_handler]):
     """aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor"""
     def __call__(cls, /, self: Tensor, alpha: Number = 1.0) -> Tensor: ...
 
 class celu_out_handler(Protocol):
-    def __call__(cls, /, self: Any, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, alpha: int = ..., *, out: Any) -> Tensor: ...
 
 class celu_out(Handle[celu_out_handler]):
     """aten::celu.out(Tensor self, Scalar alpha=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -203,7 +203,7 @@ class celu_packet(OpPacket):
     out: celu_out
 
 class celu__default_handler(Protocol):
-    def __call__(cls, /, self: Any, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, alpha: int = ...) -> Tensor: ...
 
 class celu__default(Handle[celu__default_handler]):
     """aten::celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)"""
@@ -217,9 +217,9 @@ class elu_default_handler(Protocol):
         cls,
         /,
         self: Any,
-        alpha: float = ...,
-        scale: float = ...,
-        input_scale: float = ...,
+        alpha: int = ...,
+        scale: int = ...,
+        input_scale: int = ...,
     ) -> Tensor: ...
 
 class elu_default(Handle[elu_default_handler]):
@@ -238,9 +238,9 @@ class elu_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        alpha: float = ...,
-        scale: float = ...,
-        input_scale: float = ...,
+        alpha: int = ...,
+        scale: int = ...,
+        input_scale: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -267,9 +267,9 @@ class elu__default_handler(Protocol):
         cls,
         /,
         self: Any,
-        alpha: float = ...,
-        scale: float = ...,
-        input_scale: float = ...,
+        alpha: int = ...,
+        scale: int = ...,
+        input_scale: int = ...,
     ) -> Tensor: ...
 
 class elu__default(Handle[elu__default_handler]):
@@ -407,7 +407,7 @@ class hardswish__packet(OpPacket):
     default: hardswish__default
 
 class hardtanh_default_handler(Protocol):
-    def __call__(cls, /, self: Any, min_val: float = ..., max_val: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min_val: int = ..., max_val: int = ...) -> Tensor: ...
 
 class hardtanh_default(Handle[hardtanh_default_handler]):
     """aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"""
@@ -418,8 +418,8 @@ class hardtanh_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        min_val: float = ...,
-        max_val: float = ...,
+        min_val: int = ...,
+        max_val: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -441,7 +441,7 @@ class hardtanh_packet(OpPacket):
     out: hardtanh_out
 
 class hardtanh__default_handler(Protocol):
-    def __call__(cls, /, self: Any, min_val: float = ..., max_val: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, min_val: int = ..., max_val: int = ...) -> Tensor: ...
 
 class hardtanh__default(Handle[hardtanh__default_handler]):
     """aten::hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
@@ -918,7 +918,7 @@ class softmax_packet(OpPacket):
     int_out: softmax_int_out
 
 class softplus_default_handler(Protocol):
-    def __call__(cls, /, self: Any, beta: float = ..., threshold: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, beta: int = ..., threshold: int = ...) -> Tensor: ...
 
 class softplus_default(Handle[softplus_default_handler]):
     """aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"""
@@ -929,8 +929,8 @@ class softplus_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        beta: float = ...,
-        threshold: float = ...,
+        beta: int = ...,
+        threshold: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...

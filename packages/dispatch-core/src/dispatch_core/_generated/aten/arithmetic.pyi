@@ -12,14 +12,14 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class add_Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class add_Scalar(Handle[add_Scalar_handler]):
     """aten::add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
     def __call__(cls, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class add_Scalar_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ..., *, out: Any) -> Tensor: ...
 
 class add_Scalar_out(Handle[add_Scalar_out_handler]):
     """aten::add.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -34,7 +34,7 @@ class add_Scalar_out(Handle[add_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class add_Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class add_Tensor(Handle[add_Tensor_handler]):
     """aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
@@ -48,7 +48,7 @@ class add_Tensor(Handle[add_Tensor_handler]):
     ) -> Tensor: ...
 
 class add_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ..., out: Any) -> Tensor: ...
 
 class add_out(Handle[add_out_handler]):
     """aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
@@ -81,14 +81,14 @@ class add_packet(OpPacket):
     t: torchscript_numbers.add_t
 
 class add__Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class add__Scalar(Handle[add__Scalar_handler]):
     """aten::add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class add__Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class add__Tensor(Handle[add__Tensor_handler]):
     """aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
@@ -100,15 +100,7 @@ class add__packet(OpPacket):
     t: torchscript_containers.add__t
 
 class addcdiv_default_handler(Protocol):
-    def __call__(
-        cls,
-        /,
-        self: Any,
-        tensor1: Any,
-        tensor2: Any,
-        *,
-        value: float = ...,
-    ) -> Tensor: ...
+    def __call__(cls, /, self: Any, tensor1: Any, tensor2: Any, *, value: int = ...) -> Tensor: ...
 
 class addcdiv_default(Handle[addcdiv_default_handler]):
     """aten::addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
@@ -130,7 +122,7 @@ class addcdiv_out_handler(Protocol):
         tensor1: Any,
         tensor2: Any,
         *,
-        value: float = ...,
+        value: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -152,15 +144,7 @@ class addcdiv_packet(OpPacket):
     out: addcdiv_out
 
 class addcdiv__default_handler(Protocol):
-    def __call__(
-        cls,
-        /,
-        self: Any,
-        tensor1: Any,
-        tensor2: Any,
-        *,
-        value: float = ...,
-    ) -> Tensor: ...
+    def __call__(cls, /, self: Any, tensor1: Any, tensor2: Any, *, value: int = ...) -> Tensor: ...
 
 class addcdiv__default(Handle[addcdiv__default_handler]):
     """aten::addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
@@ -178,15 +162,7 @@ class addcdiv__packet(OpPacket):
     default: addcdiv__default
 
 class addcmul_default_handler(Protocol):
-    def __call__(
-        cls,
-        /,
-        self: Any,
-        tensor1: Any,
-        tensor2: Any,
-        *,
-        value: float = ...,
-    ) -> Tensor: ...
+    def __call__(cls, /, self: Any, tensor1: Any, tensor2: Any, *, value: int = ...) -> Tensor: ...
 
 class addcmul_default(Handle[addcmul_default_handler]):
     """aten::addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor"""
@@ -208,7 +184,7 @@ class addcmul_out_handler(Protocol):
         tensor1: Any,
         tensor2: Any,
         *,
-        value: float = ...,
+        value: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -230,15 +206,7 @@ class addcmul_packet(OpPacket):
     out: addcmul_out
 
 class addcmul__default_handler(Protocol):
-    def __call__(
-        cls,
-        /,
-        self: Any,
-        tensor1: Any,
-        tensor2: Any,
-        *,
-        value: float = ...,
-    ) -> Tensor: ...
+    def __call__(cls, /, self: Any, tensor1: Any, tensor2: Any, *, value: int = ...) -> Tensor: ...
 
 class addcmul__default(Handle[addcmul__default_handler]):
     """aten::addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
@@ -1475,14 +1443,14 @@ class remainder__packet(OpPacket):
     Tensor: remainder__Tensor
 
 class rsub_Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class rsub_Scalar(Handle[rsub_Scalar_handler]):
     """aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
     def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class rsub_Scalar_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ..., *, out: Any) -> Tensor: ...
 
 class rsub_Scalar_out(Handle[rsub_Scalar_out_handler]):
     """aten::rsub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -1497,14 +1465,14 @@ class rsub_Scalar_out(Handle[rsub_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class rsub_Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class rsub_Tensor(Handle[rsub_Tensor_handler]):
     """aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
     def __call__(cls, /, self: Tensor, other: Tensor, *, alpha: Number = 1) -> Tensor: ...
 
 class rsub_Tensor_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ..., out: Any) -> Tensor: ...
 
 class rsub_Tensor_out(Handle[rsub_Tensor_out_handler]):
     """aten::rsub.Tensor_out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
@@ -1525,14 +1493,14 @@ class rsub_packet(OpPacket):
     Tensor_out: rsub_Tensor_out
 
 class sub_Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class sub_Scalar(Handle[sub_Scalar_handler]):
     """aten::sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
     def __call__(cls, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class sub_Scalar_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ..., *, out: Any) -> Tensor: ...
 
 class sub_Scalar_out(Handle[sub_Scalar_out_handler]):
     """aten::sub.Scalar_out(Tensor self, Scalar other, Scalar alpha=1, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -1547,7 +1515,7 @@ class sub_Scalar_out(Handle[sub_Scalar_out_handler]):
     ) -> Tensor: ...
 
 class sub_Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class sub_Tensor(Handle[sub_Tensor_handler]):
     """aten::sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
@@ -1561,7 +1529,7 @@ class sub_Tensor(Handle[sub_Tensor_handler]):
     ) -> Tensor: ...
 
 class sub_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ..., out: Any) -> Tensor: ...
 
 class sub_out(Handle[sub_out_handler]):
     """aten::sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
@@ -1592,14 +1560,14 @@ class sub_packet(OpPacket):
     out: sub_out
 
 class sub__Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class sub__Scalar(Handle[sub__Scalar_handler]):
     """aten::sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class sub__Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class sub__Tensor(Handle[sub__Tensor_handler]):
     """aten::sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
@@ -1610,14 +1578,14 @@ class sub__packet(OpPacket):
     Tensor: sub__Tensor
 
 class subtract_Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class subtract_Scalar(Handle[subtract_Scalar_handler]):
     """aten::subtract.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
     def __call__(cls, /, self: Tensor | Number, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class subtract_Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class subtract_Tensor(Handle[subtract_Tensor_handler]):
     """aten::subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"""
@@ -1631,7 +1599,7 @@ class subtract_Tensor(Handle[subtract_Tensor_handler]):
     ) -> Tensor: ...
 
 class subtract_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ..., out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ..., out: Any) -> Tensor: ...
 
 class subtract_out(Handle[subtract_out_handler]):
     """aten::subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"""
@@ -1651,14 +1619,14 @@ class subtract_packet(OpPacket):
     out: subtract_out
 
 class subtract__Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, other: float, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: float, alpha: int = ...) -> Tensor: ...
 
 class subtract__Scalar(Handle[subtract__Scalar_handler]):
     """aten::subtract_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)"""
     def __call__(cls, /, self: Tensor, other: Number, alpha: Number = 1) -> Tensor: ...
 
 class subtract__Tensor_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, *, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, *, alpha: int = ...) -> Tensor: ...
 
 class subtract__Tensor(Handle[subtract__Tensor_handler]):
     """aten::subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""

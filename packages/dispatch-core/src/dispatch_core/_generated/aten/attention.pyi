@@ -22,7 +22,7 @@ class _cudnn_attention_forward_default_handler(Protocol):
         max_q: int,
         max_k: int,
         compute_log_sumexp: bool,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         return_debug_mask: bool = ...,
         *,
@@ -277,7 +277,7 @@ class _fused_sdp_choice_default_handler(Protocol):
         key: Any,
         value: Any,
         attn_mask: Any | None = ...,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         *,
         scale: float | None = ...,
@@ -399,7 +399,7 @@ class _scaled_dot_product_attention_math_default_handler(Protocol):
         key: Any,
         value: Any,
         attn_mask: Any | None = ...,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         dropout_mask: Any | None = ...,
         *,
@@ -437,7 +437,7 @@ class _scaled_dot_product_attention_math_for_mps_default_handler(Protocol):
         key: Any,
         value: Any,
         attn_mask: Any | None = ...,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         dropout_mask: Any | None = ...,
         *,
@@ -476,7 +476,7 @@ class _scaled_dot_product_cudnn_attention_default_handler(Protocol):
         value: Any,
         attn_bias: Any | None,
         compute_log_sumexp: bool,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         return_debug_mask: bool = ...,
         *,
@@ -524,7 +524,7 @@ class _scaled_dot_product_efficient_attention_default_handler(Protocol):
         value: Any,
         attn_bias: Any | None,
         compute_log_sumexp: bool,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         *,
         scale: float | None = ...,
@@ -558,7 +558,7 @@ class _scaled_dot_product_flash_attention_default_handler(Protocol):
         query: Any,
         key: Any,
         value: Any,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         return_debug_mask: bool = ...,
         *,
@@ -602,7 +602,7 @@ class _scaled_dot_product_flash_attention_quantized_handler(Protocol):
         q_descale: Any | None,
         k_descale: Any | None,
         v_descale: Any | None,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         return_debug_mask: bool = ...,
         *,
@@ -650,7 +650,7 @@ class _scaled_dot_product_flash_attention_for_cpu_default_handler(Protocol):
         query: Any,
         key: Any,
         value: Any,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         *,
         attn_mask: Any | None = ...,
@@ -685,7 +685,7 @@ class _scaled_dot_product_fused_attention_overrideable_default_handler(Protocol)
         key: Any,
         value: Any,
         attn_bias: Any | None = ...,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         return_debug_mask: bool = ...,
         *,
@@ -958,7 +958,7 @@ class _triton_multi_head_attention_packet(OpPacket):
     out: _triton_multi_head_attention_out
 
 class _triton_scaled_dot_attention_default_handler(Protocol):
-    def __call__(cls, /, q: Any, k: Any, v: Any, dropout_p: float = ...) -> Tensor: ...
+    def __call__(cls, /, q: Any, k: Any, v: Any, dropout_p: int = ...) -> Tensor: ...
 
 class _triton_scaled_dot_attention_default(Handle[_triton_scaled_dot_attention_default_handler]):
     """aten::_triton_scaled_dot_attention(Tensor q, Tensor k, Tensor v, float dropout_p=0.0) -> Tensor"""
@@ -972,7 +972,7 @@ class _triton_scaled_dot_attention_default(Handle[_triton_scaled_dot_attention_d
     ) -> Tensor: ...
 
 class _triton_scaled_dot_attention_out_handler(Protocol):
-    def __call__(cls, /, q: Any, k: Any, v: Any, dropout_p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, q: Any, k: Any, v: Any, dropout_p: int = ..., *, out: Any) -> Tensor: ...
 
 class _triton_scaled_dot_attention_out(Handle[_triton_scaled_dot_attention_out_handler]):
     """aten::_triton_scaled_dot_attention.out(Tensor q, Tensor k, Tensor v, float dropout_p=0.0, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -999,7 +999,7 @@ class scaled_dot_product_attention_default_handler(Protocol):
         key: Any,
         value: Any,
         attn_mask: Any | None = ...,
-        dropout_p: float = ...,
+        dropout_p: int = ...,
         is_causal: bool = ...,
         *,
         scale: float | None = ...,

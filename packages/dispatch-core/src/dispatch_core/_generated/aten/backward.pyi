@@ -761,7 +761,7 @@ class _fake_quantize_learnable_per_channel_affine_backward_default_handler(Proto
         axis: int,
         quant_min: int,
         quant_max: int,
-        grad_factor: float = ...,
+        grad_factor: int = ...,
     ) -> Sequence[Tensor]: ...
 
 class _fake_quantize_learnable_per_channel_affine_backward_default(
@@ -794,7 +794,7 @@ class _fake_quantize_learnable_per_tensor_affine_backward_default_handler(Protoc
         zero_point: Any,
         quant_min: int,
         quant_max: int,
-        grad_factor: float = ...,
+        grad_factor: int = ...,
     ) -> Sequence[Tensor]: ...
 
 class _fake_quantize_learnable_per_tensor_affine_backward_default(

@@ -19,8 +19,8 @@ class _addmm_activation_default_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         use_gelu: bool = ...,
     ) -> Tensor: ...
 
@@ -46,8 +46,8 @@ class _addmm_activation_out_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         use_gelu: bool = ...,
         out: Any,
     ) -> Tensor: ...
@@ -459,8 +459,8 @@ class addbmm_default_handler(Protocol):
         batch1: Any,
         batch2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addbmm_default(Handle[addbmm_default_handler]):
@@ -484,8 +484,8 @@ class addbmm_out_handler(Protocol):
         batch1: Any,
         batch2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -515,8 +515,8 @@ class addbmm__default_handler(Protocol):
         batch1: Any,
         batch2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addbmm__default(Handle[addbmm__default_handler]):
@@ -543,8 +543,8 @@ class addmm_default_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addmm_default(Handle[addmm_default_handler]):
@@ -569,8 +569,8 @@ class addmm_dtype_handler(Protocol):
         mat2: Any,
         out_dtype: torch.dtype,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addmm_dtype(Handle[addmm_dtype_handler]):
@@ -596,8 +596,8 @@ class addmm_dtype_out_handler(Protocol):
         mat2: Any,
         out_dtype: torch.dtype,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -624,8 +624,8 @@ class addmm_out_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -657,8 +657,8 @@ class addmm__default_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addmm__default(Handle[addmm__default_handler]):
@@ -685,8 +685,8 @@ class addmv_default_handler(Protocol):
         mat: Any,
         vec: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addmv_default(Handle[addmv_default_handler]):
@@ -710,8 +710,8 @@ class addmv_out_handler(Protocol):
         mat: Any,
         vec: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -741,8 +741,8 @@ class addmv__default_handler(Protocol):
         mat: Any,
         vec: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addmv__default(Handle[addmv__default_handler]):
@@ -769,8 +769,8 @@ class addr_default_handler(Protocol):
         vec1: Any,
         vec2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addr_default(Handle[addr_default_handler]):
@@ -794,8 +794,8 @@ class addr_out_handler(Protocol):
         vec1: Any,
         vec2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -825,8 +825,8 @@ class addr__default_handler(Protocol):
         vec1: Any,
         vec2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class addr__default(Handle[addr__default_handler]):
@@ -853,8 +853,8 @@ class baddbmm_default_handler(Protocol):
         batch1: Any,
         batch2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class baddbmm_default(Handle[baddbmm_default_handler]):
@@ -879,8 +879,8 @@ class baddbmm_dtype_handler(Protocol):
         batch2: Any,
         out_dtype: torch.dtype,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class baddbmm_dtype(Handle[baddbmm_dtype_handler]):
@@ -906,8 +906,8 @@ class baddbmm_dtype_out_handler(Protocol):
         batch2: Any,
         out_dtype: torch.dtype,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -934,8 +934,8 @@ class baddbmm_out_handler(Protocol):
         batch1: Any,
         batch2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -967,8 +967,8 @@ class baddbmm__default_handler(Protocol):
         batch1: Any,
         batch2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class baddbmm__default(Handle[baddbmm__default_handler]):

@@ -189,7 +189,7 @@ class cumsum__packet(OpPacket):
     default: cumsum__default
 
 class cumulative_trapezoid_dx_handler(Protocol):
-    def __call__(cls, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, *, dx: int = ..., dim: int = ...) -> Tensor: ...
 
 class cumulative_trapezoid_dx(Handle[cumulative_trapezoid_dx_handler]):
     """aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
@@ -447,7 +447,7 @@ class logcumsumexp_packet(OpPacket):
     out: logcumsumexp_out
 
 class trapezoid_dx_handler(Protocol):
-    def __call__(cls, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, *, dx: int = ..., dim: int = ...) -> Tensor: ...
 
 class trapezoid_dx(Handle[trapezoid_dx_handler]):
     """aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor"""
@@ -465,7 +465,7 @@ class trapezoid_packet(OpPacket):
     x: trapezoid_x
 
 class trapz_dx_handler(Protocol):
-    def __call__(cls, /, y: Any, *, dx: float = ..., dim: int = ...) -> Tensor: ...
+    def __call__(cls, /, y: Any, *, dx: int = ..., dim: int = ...) -> Tensor: ...
 
 class trapz_dx(Handle[trapz_dx_handler]):
     """aten::trapz.dx(Tensor y, *, float dx=1.0, int dim=-1) -> Tensor"""

@@ -71,14 +71,14 @@ class _euclidean_dist_packet(OpPacket):
     out: _euclidean_dist_out
 
 class _pdist_forward_default_handler(Protocol):
-    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: int = ...) -> Tensor: ...
 
 class _pdist_forward_default(Handle[_pdist_forward_default_handler]):
     """aten::_pdist_forward(Tensor self, float p=2.0) -> Tensor"""
     def __call__(cls, /, self: Tensor, p: float | torch.SymFloat = 2.0) -> Tensor: ...
 
 class _pdist_forward_out_handler(Protocol):
-    def __call__(cls, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: int = ..., *, out: Any) -> Tensor: ...
 
 class _pdist_forward_out(Handle[_pdist_forward_out_handler]):
     """aten::_pdist_forward.out(Tensor self, float p=2.0, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -101,7 +101,7 @@ class cdist_default_handler(Protocol):
         /,
         x1: Any,
         x2: Any,
-        p: float = ...,
+        p: int = ...,
         compute_mode: int | None = ...,
     ) -> Tensor: ...
 
@@ -137,14 +137,14 @@ class cosine_similarity_packet(OpPacket):
     default: cosine_similarity_default
 
 class dist_default_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, p: int = ...) -> Tensor: ...
 
 class dist_default(Handle[dist_default_handler]):
     """aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"""
     def __call__(cls, /, self: Tensor, other: Tensor, p: Number = 2) -> Tensor: ...
 
 class dist_out_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, p: int = ..., *, out: Any) -> Tensor: ...
 
 class dist_out(Handle[dist_out_handler]):
     """aten::dist.out(Tensor self, Tensor other, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -160,7 +160,7 @@ class pairwise_distance_default_handler(Protocol):
         /,
         x1: Any,
         x2: Any,
-        p: float = ...,
+        p: int = ...,
         eps: float = ...,
         keepdim: bool = ...,
     ) -> Tensor: ...
@@ -181,7 +181,7 @@ class pairwise_distance_packet(OpPacket):
     default: pairwise_distance_default
 
 class pdist_default_handler(Protocol):
-    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: int = ...) -> Tensor: ...
 
 class pdist_default(Handle[pdist_default_handler]):
     """aten::pdist(Tensor self, float p=2.0) -> Tensor"""

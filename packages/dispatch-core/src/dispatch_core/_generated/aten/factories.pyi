@@ -159,7 +159,7 @@ class arange_start(Handle[arange_start_handler]):
     ) -> Tensor: ...
 
 class arange_start_out_handler(Protocol):
-    def __call__(cls, /, start: float, end: float, step: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: float, end: float, step: int = ..., *, out: Any) -> Tensor: ...
 
 class arange_start_out(Handle[arange_start_out_handler]):
     """aten::arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -179,7 +179,7 @@ class arange_start_step_handler(Protocol):
         /,
         start: float,
         end: float,
-        step: float = ...,
+        step: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,
@@ -1328,7 +1328,7 @@ class logspace_default_handler(Protocol):
         start: float,
         end: float,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,
@@ -1359,7 +1359,7 @@ class logspace_Scalar_Tensor_handler(Protocol):
         start: float,
         end: Any,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,
@@ -1390,7 +1390,7 @@ class logspace_Scalar_Tensor_out_handler(Protocol):
         start: float,
         end: Any,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -1415,7 +1415,7 @@ class logspace_Tensor_Scalar_handler(Protocol):
         start: Any,
         end: float,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,
@@ -1446,7 +1446,7 @@ class logspace_Tensor_Scalar_out_handler(Protocol):
         start: Any,
         end: float,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -1471,7 +1471,7 @@ class logspace_Tensor_Tensor_handler(Protocol):
         start: Any,
         end: Any,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,
@@ -1502,7 +1502,7 @@ class logspace_Tensor_Tensor_out_handler(Protocol):
         start: Any,
         end: Any,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -1527,7 +1527,7 @@ class logspace_out_handler(Protocol):
         start: float,
         end: float,
         steps: int,
-        base: float = ...,
+        base: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -1902,7 +1902,7 @@ class range_default(Handle[range_default_handler]):
     ) -> Tensor: ...
 
 class range_out_handler(Protocol):
-    def __call__(cls, /, start: float, end: float, step: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, start: float, end: float, step: int = ..., *, out: Any) -> Tensor: ...
 
 class range_out(Handle[range_out_handler]):
     """aten::range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -1929,7 +1929,7 @@ class range_step_handler(Protocol):
         /,
         start: float,
         end: float,
-        step: float = ...,
+        step: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,

@@ -308,7 +308,7 @@ class fft_fftfreq_default_handler(Protocol):
         cls,
         /,
         n: int,
-        d: float = ...,
+        d: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,
@@ -331,7 +331,7 @@ class fft_fftfreq_default(Handle[fft_fftfreq_default_handler]):
     ) -> Tensor: ...
 
 class fft_fftfreq_out_handler(Protocol):
-    def __call__(cls, /, n: int, d: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, d: int = ..., *, out: Any) -> Tensor: ...
 
 class fft_fftfreq_out(Handle[fft_fftfreq_out_handler]):
     """aten::fft_fftfreq.out(int n, float d=1.0, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -1116,7 +1116,7 @@ class fft_rfftfreq_default_handler(Protocol):
         cls,
         /,
         n: int,
-        d: float = ...,
+        d: int = ...,
         *,
         dtype: torch.dtype | None = ...,
         layout: torch.layout | None = ...,
@@ -1139,7 +1139,7 @@ class fft_rfftfreq_default(Handle[fft_rfftfreq_default_handler]):
     ) -> Tensor: ...
 
 class fft_rfftfreq_out_handler(Protocol):
-    def __call__(cls, /, n: int, d: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, n: int, d: int = ..., *, out: Any) -> Tensor: ...
 
 class fft_rfftfreq_out(Handle[fft_rfftfreq_out_handler]):
     """aten::fft_rfftfreq.out(int n, float d=1.0, *, Tensor(a!) out) -> Tensor(a!)"""

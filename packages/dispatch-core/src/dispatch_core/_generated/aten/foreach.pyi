@@ -73,7 +73,7 @@ class _foreach_add_List_handler(Protocol):
         self: list[Any],
         other: list[Any],
         *,
-        alpha: float = ...,
+        alpha: int = ...,
     ) -> Sequence[Tensor]: ...
 
 class _foreach_add_List(Handle[_foreach_add_List_handler]):
@@ -94,7 +94,7 @@ class _foreach_add_List_out_handler(Protocol):
         self: list[Any],
         other: list[Any],
         *,
-        alpha: float = ...,
+        alpha: int = ...,
         out: list[Any],
     ) -> None: ...
 
@@ -153,14 +153,7 @@ class _foreach_add_Scalar_out(Handle[_foreach_add_Scalar_out_handler]):
     ) -> None: ...
 
 class _foreach_add_Tensor_handler(Protocol):
-    def __call__(
-        cls,
-        /,
-        self: list[Any],
-        other: Any,
-        *,
-        alpha: float = ...,
-    ) -> Sequence[Tensor]: ...
+    def __call__(cls, /, self: list[Any], other: Any, *, alpha: int = ...) -> Sequence[Tensor]: ...
 
 class _foreach_add_Tensor(Handle[_foreach_add_Tensor_handler]):
     """aten::_foreach_add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1) -> Tensor[]"""
@@ -180,7 +173,7 @@ class _foreach_add_Tensor_out_handler(Protocol):
         self: list[Any],
         other: Any,
         *,
-        alpha: float = ...,
+        alpha: int = ...,
         out: list[Any],
     ) -> None: ...
 
@@ -207,7 +200,7 @@ class _foreach_add_packet(OpPacket):
     Tensor_out: _foreach_add_Tensor_out
 
 class _foreach_add__List_handler(Protocol):
-    def __call__(cls, /, self: list[Any], other: list[Any], *, alpha: float = ...) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, alpha: int = ...) -> None: ...
 
 class _foreach_add__List(Handle[_foreach_add__List_handler]):
     """aten::_foreach_add_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"""
@@ -235,7 +228,7 @@ class _foreach_add__ScalarList(Handle[_foreach_add__ScalarList_handler]):
     def __call__(cls, /, self: Sequence[Tensor], scalars: Sequence[Number]) -> None: ...
 
 class _foreach_add__Tensor_handler(Protocol):
-    def __call__(cls, /, self: list[Any], other: Any, *, alpha: float = ...) -> None: ...
+    def __call__(cls, /, self: list[Any], other: Any, *, alpha: int = ...) -> None: ...
 
 class _foreach_add__Tensor(Handle[_foreach_add__Tensor_handler]):
     """aten::_foreach_add_.Tensor(Tensor(a!)[] self, Tensor other, *, Scalar alpha=1) -> ()"""
@@ -254,7 +247,7 @@ class _foreach_addcdiv_Scalar_handler(Protocol):
         self: list[Any],
         tensor1: list[Any],
         tensor2: list[Any],
-        value: float = ...,
+        value: int = ...,
     ) -> Sequence[Tensor]: ...
 
 class _foreach_addcdiv_Scalar(Handle[_foreach_addcdiv_Scalar_handler]):
@@ -321,7 +314,7 @@ class _foreach_addcdiv_Scalar_out_handler(Protocol):
         self: list[Any],
         tensor1: list[Any],
         tensor2: list[Any],
-        value: float = ...,
+        value: int = ...,
         *,
         out: list[Any],
     ) -> None: ...
@@ -400,7 +393,7 @@ class _foreach_addcdiv__Scalar_handler(Protocol):
         self: list[Any],
         tensor1: list[Any],
         tensor2: list[Any],
-        value: float = ...,
+        value: int = ...,
     ) -> None: ...
 
 class _foreach_addcdiv__Scalar(Handle[_foreach_addcdiv__Scalar_handler]):
@@ -468,7 +461,7 @@ class _foreach_addcmul_Scalar_handler(Protocol):
         self: list[Any],
         tensor1: list[Any],
         tensor2: list[Any],
-        value: float = ...,
+        value: int = ...,
     ) -> Sequence[Tensor]: ...
 
 class _foreach_addcmul_Scalar(Handle[_foreach_addcmul_Scalar_handler]):
@@ -535,7 +528,7 @@ class _foreach_addcmul_Scalar_out_handler(Protocol):
         self: list[Any],
         tensor1: list[Any],
         tensor2: list[Any],
-        value: float = ...,
+        value: int = ...,
         *,
         out: list[Any],
     ) -> None: ...
@@ -614,7 +607,7 @@ class _foreach_addcmul__Scalar_handler(Protocol):
         self: list[Any],
         tensor1: list[Any],
         tensor2: list[Any],
-        value: float = ...,
+        value: int = ...,
     ) -> None: ...
 
 class _foreach_addcmul__Scalar(Handle[_foreach_addcmul__Scalar_handler]):
@@ -2112,7 +2105,7 @@ class _foreach_norm_Scalar_handler(Protocol):
         cls,
         /,
         self: list[Any],
-        ord: float = ...,
+        ord: int = ...,
         dtype: torch.dtype | None = ...,
     ) -> Sequence[Tensor]: ...
 
@@ -2131,7 +2124,7 @@ class _foreach_norm_Scalar_out_handler(Protocol):
         cls,
         /,
         self: list[Any],
-        ord: float = ...,
+        ord: int = ...,
         dtype: torch.dtype | None = ...,
         *,
         out: list[Any],
@@ -2263,7 +2256,7 @@ class _foreach_powsum_Scalar_handler(Protocol):
         cls,
         /,
         self: list[Any],
-        ord: float = ...,
+        ord: int = ...,
         dtype: torch.dtype | None = ...,
     ) -> Sequence[Tensor]: ...
 
@@ -2282,7 +2275,7 @@ class _foreach_powsum_Scalar_out_handler(Protocol):
         cls,
         /,
         self: list[Any],
-        ord: float = ...,
+        ord: int = ...,
         dtype: torch.dtype | None = ...,
         *,
         out: list[Any],
@@ -2535,7 +2528,7 @@ class _foreach_sub_List_handler(Protocol):
         self: list[Any],
         other: list[Any],
         *,
-        alpha: float = ...,
+        alpha: int = ...,
     ) -> Sequence[Tensor]: ...
 
 class _foreach_sub_List(Handle[_foreach_sub_List_handler]):
@@ -2556,7 +2549,7 @@ class _foreach_sub_List_out_handler(Protocol):
         self: list[Any],
         other: list[Any],
         *,
-        alpha: float = ...,
+        alpha: int = ...,
         out: list[Any],
     ) -> None: ...
 
@@ -2623,7 +2616,7 @@ class _foreach_sub_packet(OpPacket):
     Scalar_out: _foreach_sub_Scalar_out
 
 class _foreach_sub__List_handler(Protocol):
-    def __call__(cls, /, self: list[Any], other: list[Any], *, alpha: float = ...) -> None: ...
+    def __call__(cls, /, self: list[Any], other: list[Any], *, alpha: int = ...) -> None: ...
 
 class _foreach_sub__List(Handle[_foreach_sub__List_handler]):
     """aten::_foreach_sub_.List(Tensor(a!)[] self, Tensor[] other, *, Scalar alpha=1) -> ()"""

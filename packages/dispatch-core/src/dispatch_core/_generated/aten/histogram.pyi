@@ -215,14 +215,7 @@ class bincount_packet(OpPacket):
     out: bincount_out
 
 class histc_default_handler(Protocol):
-    def __call__(
-        cls,
-        /,
-        self: Any,
-        bins: int = ...,
-        min: float = ...,
-        max: float = ...,
-    ) -> Tensor: ...
+    def __call__(cls, /, self: Any, bins: int = ..., min: int = ..., max: int = ...) -> Tensor: ...
 
 class histc_default(Handle[histc_default_handler]):
     """aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"""
@@ -241,8 +234,8 @@ class histc_out_handler(Protocol):
         /,
         self: Any,
         bins: int = ...,
-        min: float = ...,
-        max: float = ...,
+        min: int = ...,
+        max: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...

@@ -260,7 +260,7 @@ class index_add_default_handler(Protocol):
         index: Any,
         source: Any,
         *,
-        alpha: float = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class index_add_default(Handle[index_add_default_handler]):
@@ -285,7 +285,7 @@ class index_add_out_handler(Protocol):
         index: Any,
         source: Any,
         *,
-        alpha: float = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -316,7 +316,7 @@ class index_add__default_handler(Protocol):
         index: Any,
         source: Any,
         *,
-        alpha: float = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class index_add__default(Handle[index_add__default_handler]):

@@ -538,7 +538,7 @@ class linalg__powsum_default_handler(Protocol):
         cls,
         /,
         self: Any,
-        ord: float = ...,
+        ord: int = ...,
         dim: list[Any] | None = ...,
         keepdim: bool = ...,
         *,
@@ -2204,7 +2204,7 @@ class linalg_vector_norm_default_handler(Protocol):
         cls,
         /,
         self: Any,
-        ord: float = ...,
+        ord: int = ...,
         dim: list[Any] | None = ...,
         keepdim: bool = ...,
         *,
@@ -2229,7 +2229,7 @@ class linalg_vector_norm_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        ord: float = ...,
+        ord: int = ...,
         dim: list[Any] | None = ...,
         keepdim: bool = ...,
         *,
@@ -2385,7 +2385,7 @@ class matrix_power_packet(OpPacket):
     out: matrix_power_out
 
 class native_norm_default_handler(Protocol):
-    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: int = ...) -> Tensor: ...
 
 class native_norm_default(Handle[native_norm_default_handler]):
     """aten::native_norm(Tensor self, Scalar p=2) -> Tensor"""
@@ -2442,7 +2442,7 @@ class native_norm_ScalarOpt_dim_dtype_out(Handle[native_norm_ScalarOpt_dim_dtype
     ) -> Tensor: ...
 
 class native_norm_out_handler(Protocol):
-    def __call__(cls, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: int = ..., *, out: Any) -> Tensor: ...
 
 class native_norm_out(Handle[native_norm_out_handler]):
     """aten::native_norm.out(Tensor self, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)"""
@@ -2455,7 +2455,7 @@ class native_norm_packet(OpPacket):
     out: native_norm_out
 
 class norm_Scalar_handler(Protocol):
-    def __call__(cls, /, self: Any, p: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: int = ...) -> Tensor: ...
 
 class norm_Scalar(Handle[norm_Scalar_handler]):
     """aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor"""
@@ -2530,7 +2530,7 @@ class norm_ScalarOpt_dtype_out(Handle[norm_ScalarOpt_dtype_out_handler]):
     ) -> Tensor: ...
 
 class norm_Scalar_out_handler(Protocol):
-    def __call__(cls, /, self: Any, p: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, p: int = ..., *, out: Any) -> Tensor: ...
 
 class norm_Scalar_out(Handle[norm_Scalar_out_handler]):
     """aten::norm.Scalar_out(Tensor self, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)"""

@@ -433,7 +433,7 @@ class cosine_embedding_loss_default_handler(Protocol):
         input1: Any,
         input2: Any,
         target: Any,
-        margin: float = ...,
+        margin: int = ...,
         reduction: int = ...,
     ) -> Tensor: ...
 
@@ -461,7 +461,7 @@ class cross_entropy_loss_default_handler(Protocol):
         weight: Any | None = ...,
         reduction: int = ...,
         ignore_index: int = ...,
-        label_smoothing: float = ...,
+        label_smoothing: int = ...,
     ) -> Tensor: ...
 
 class cross_entropy_loss_default(Handle[cross_entropy_loss_default_handler]):
@@ -544,7 +544,7 @@ class hinge_embedding_loss_default_handler(Protocol):
         /,
         self: Any,
         target: Any,
-        margin: float = ...,
+        margin: int = ...,
         reduction: int = ...,
     ) -> Tensor: ...
 
@@ -569,7 +569,7 @@ class huber_loss_default_handler(Protocol):
         self: Any,
         target: Any,
         reduction: int = ...,
-        delta: float = ...,
+        delta: int = ...,
     ) -> Tensor: ...
 
 class huber_loss_default(Handle[huber_loss_default_handler]):
@@ -590,7 +590,7 @@ class huber_loss_out_handler(Protocol):
         self: Any,
         target: Any,
         reduction: int = ...,
-        delta: float = ...,
+        delta: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -655,7 +655,7 @@ class margin_ranking_loss_default_handler(Protocol):
         input1: Any,
         input2: Any,
         target: Any,
-        margin: float = ...,
+        margin: int = ...,
         reduction: int = ...,
     ) -> Tensor: ...
 
@@ -798,8 +798,8 @@ class multi_margin_loss_default_handler(Protocol):
         /,
         self: Any,
         target: Any,
-        p: float = ...,
-        margin: float = ...,
+        p: int = ...,
+        margin: int = ...,
         weight: Any | None = ...,
         reduction: int = ...,
     ) -> Tensor: ...
@@ -823,8 +823,8 @@ class multi_margin_loss_out_handler(Protocol):
         /,
         self: Any,
         target: Any,
-        p: float = ...,
-        margin: float = ...,
+        p: int = ...,
+        margin: int = ...,
         weight: Any | None = ...,
         reduction: int = ...,
         *,
@@ -1195,7 +1195,7 @@ class smooth_l1_loss_default_handler(Protocol):
         self: Any,
         target: Any,
         reduction: int = ...,
-        beta: float = ...,
+        beta: int = ...,
     ) -> Tensor: ...
 
 class smooth_l1_loss_default(Handle[smooth_l1_loss_default_handler]):
@@ -1216,7 +1216,7 @@ class smooth_l1_loss_out_handler(Protocol):
         self: Any,
         target: Any,
         reduction: int = ...,
-        beta: float = ...,
+        beta: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -1271,8 +1271,8 @@ class triplet_margin_loss_default_handler(Protocol):
         anchor: Any,
         positive: Any,
         negative: Any,
-        margin: float = ...,
-        p: float = ...,
+        margin: int = ...,
+        p: int = ...,
         eps: float = ...,
         swap: bool = ...,
         reduction: int = ...,

@@ -16,7 +16,7 @@ class _jagged_to_padded_dense_forward_default_handler(Protocol):
         values: Any,
         offsets: list[Any],
         max_lengths: list[Any],
-        padding_value: float = ...,
+        padding_value: int = ...,
     ) -> Tensor: ...
 
 class _jagged_to_padded_dense_forward_default(

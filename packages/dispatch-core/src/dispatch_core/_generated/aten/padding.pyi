@@ -45,7 +45,7 @@ class _pad_enum_packet(OpPacket):
     default: _pad_enum_default
 
 class constant_pad_nd_default_handler(Protocol):
-    def __call__(cls, /, self: Any, pad: list[Any], value: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, pad: list[Any], value: int = ...) -> Tensor: ...
 
 class constant_pad_nd_default(Handle[constant_pad_nd_default_handler]):
     """aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"""
@@ -58,7 +58,7 @@ class constant_pad_nd_default(Handle[constant_pad_nd_default_handler]):
     ) -> Tensor: ...
 
 class constant_pad_nd_out_handler(Protocol):
-    def __call__(cls, /, self: Any, pad: list[Any], value: float = ..., *, out: Any) -> Tensor: ...
+    def __call__(cls, /, self: Any, pad: list[Any], value: int = ..., *, out: Any) -> Tensor: ...
 
 class constant_pad_nd_out(Handle[constant_pad_nd_out_handler]):
     """aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)"""

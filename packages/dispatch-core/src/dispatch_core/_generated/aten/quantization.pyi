@@ -112,7 +112,7 @@ class _empty_affine_quantized_default_handler(Protocol):
         layout: torch.layout | None = ...,
         device: torch.device | None = ...,
         pin_memory: bool | None = ...,
-        scale: float = ...,
+        scale: int = ...,
         zero_point: int = ...,
         memory_format: torch.memory_format | None = ...,
     ) -> Tensor: ...
@@ -139,7 +139,7 @@ class _empty_affine_quantized_out_handler(Protocol):
         /,
         size: list[Any],
         *,
-        scale: float = ...,
+        scale: int = ...,
         zero_point: int = ...,
         memory_format: torch.memory_format | None = ...,
         out: Any,
@@ -240,7 +240,7 @@ class _fake_quantize_learnable_per_channel_affine_default_handler(Protocol):
         axis: int,
         quant_min: int,
         quant_max: int,
-        grad_factor: float = ...,
+        grad_factor: int = ...,
     ) -> Tensor: ...
 
 class _fake_quantize_learnable_per_channel_affine_default(
@@ -269,7 +269,7 @@ class _fake_quantize_learnable_per_channel_affine_out_handler(Protocol):
         axis: int,
         quant_min: int,
         quant_max: int,
-        grad_factor: float = ...,
+        grad_factor: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -305,7 +305,7 @@ class _fake_quantize_learnable_per_tensor_affine_default_handler(Protocol):
         zero_point: Any,
         quant_min: int,
         quant_max: int,
-        grad_factor: float = ...,
+        grad_factor: int = ...,
     ) -> Tensor: ...
 
 class _fake_quantize_learnable_per_tensor_affine_default(
@@ -332,7 +332,7 @@ class _fake_quantize_learnable_per_tensor_affine_out_handler(Protocol):
         zero_point: Any,
         quant_min: int,
         quant_max: int,
-        grad_factor: float = ...,
+        grad_factor: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...

@@ -30,7 +30,7 @@ class _philox_key_split_packet(OpPacket):
     default: _philox_key_split_default
 
 class _philox_normal_default_handler(Protocol):
-    def __call__(cls, /, self: Any, key: Any, mean: float = ..., std: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, mean: int = ..., std: int = ...) -> Tensor: ...
 
 class _philox_normal_default(Handle[_philox_normal_default_handler]):
     """aten::_philox_normal(Tensor self, Tensor key, float mean=0.0, float std=1.0) -> Tensor"""
@@ -49,8 +49,8 @@ class _philox_normal_out_handler(Protocol):
         /,
         self: Any,
         key: Any,
-        mean: float = ...,
-        std: float = ...,
+        mean: int = ...,
+        std: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -73,7 +73,7 @@ class _philox_normal_packet(OpPacket):
     out: _philox_normal_out
 
 class _philox_normal__default_handler(Protocol):
-    def __call__(cls, /, self: Any, key: Any, mean: float = ..., std: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, mean: int = ..., std: int = ...) -> Tensor: ...
 
 class _philox_normal__default(Handle[_philox_normal__default_handler]):
     """aten::_philox_normal_(Tensor(a!) self, Tensor key, float mean=0.0, float std=1.0) -> Tensor(a!)"""
@@ -90,7 +90,7 @@ class _philox_normal__packet(OpPacket):
     default: _philox_normal__default
 
 class _philox_uniform_default_handler(Protocol):
-    def __call__(cls, /, self: Any, key: Any, low: float = ..., high: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, low: int = ..., high: int = ...) -> Tensor: ...
 
 class _philox_uniform_default(Handle[_philox_uniform_default_handler]):
     """aten::_philox_uniform(Tensor self, Tensor key, float low=0.0, float high=1.0) -> Tensor"""
@@ -109,8 +109,8 @@ class _philox_uniform_out_handler(Protocol):
         /,
         self: Any,
         key: Any,
-        low: float = ...,
-        high: float = ...,
+        low: int = ...,
+        high: int = ...,
         *,
         out: Any,
     ) -> Tensor: ...
@@ -133,7 +133,7 @@ class _philox_uniform_packet(OpPacket):
     out: _philox_uniform_out
 
 class _philox_uniform__default_handler(Protocol):
-    def __call__(cls, /, self: Any, key: Any, low: float = ..., high: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, key: Any, low: int = ..., high: int = ...) -> Tensor: ...
 
 class _philox_uniform__default(Handle[_philox_uniform__default_handler]):
     """aten::_philox_uniform_(Tensor(a!) self, Tensor key, float low=0.0, float high=1.0) -> Tensor(a!)"""
@@ -510,8 +510,8 @@ class cauchy_default_handler(Protocol):
         cls,
         /,
         self: Any,
-        median: float = ...,
-        sigma: float = ...,
+        median: int = ...,
+        sigma: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -533,8 +533,8 @@ class cauchy_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        median: float = ...,
-        sigma: float = ...,
+        median: int = ...,
+        sigma: int = ...,
         *,
         generator: torch.Generator | None = ...,
         out: Any,
@@ -562,8 +562,8 @@ class cauchy__default_handler(Protocol):
         cls,
         /,
         self: Any,
-        median: float = ...,
-        sigma: float = ...,
+        median: int = ...,
+        sigma: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -588,7 +588,7 @@ class exponential_default_handler(Protocol):
         cls,
         /,
         self: Any,
-        lambd: float = ...,
+        lambd: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -609,7 +609,7 @@ class exponential_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        lambd: float = ...,
+        lambd: int = ...,
         *,
         generator: torch.Generator | None = ...,
         out: Any,
@@ -636,7 +636,7 @@ class exponential__default_handler(Protocol):
         cls,
         /,
         self: Any,
-        lambd: float = ...,
+        lambd: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -732,8 +732,8 @@ class log_normal_default_handler(Protocol):
         cls,
         /,
         self: Any,
-        mean: float = ...,
-        std: float = ...,
+        mean: int = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -755,8 +755,8 @@ class log_normal_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        mean: float = ...,
-        std: float = ...,
+        mean: int = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
         out: Any,
@@ -784,8 +784,8 @@ class log_normal__default_handler(Protocol):
         cls,
         /,
         self: Any,
-        mean: float = ...,
-        std: float = ...,
+        mean: int = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -906,7 +906,7 @@ class normal_Tensor_float_handler(Protocol):
         cls,
         /,
         mean: Any,
-        std: float = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -927,7 +927,7 @@ class normal_Tensor_float_out_handler(Protocol):
         cls,
         /,
         mean: Any,
-        std: float = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
         out: Any,
@@ -1050,8 +1050,8 @@ class normal_out_handler(Protocol):
         cls,
         /,
         self: Any,
-        mean: float = ...,
-        std: float = ...,
+        mean: int = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
         out: Any,
@@ -1086,8 +1086,8 @@ class normal__default_handler(Protocol):
         cls,
         /,
         self: Any,
-        mean: float = ...,
-        std: float = ...,
+        mean: int = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -1112,8 +1112,8 @@ class normal_functional_default_handler(Protocol):
         cls,
         /,
         self: Any,
-        mean: float = ...,
-        std: float = ...,
+        mean: int = ...,
+        std: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -2363,9 +2363,9 @@ class uniform_default_handler(Protocol):
     def __call__(
         cls,
         self: Any,
-        from_: float = ...,
+        from_: int = ...,
         /,
-        to: float = ...,
+        to: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...
@@ -2386,9 +2386,9 @@ class uniform_out_handler(Protocol):
     def __call__(
         cls,
         self: Any,
-        from_: float = ...,
+        from_: int = ...,
         /,
-        to: float = ...,
+        to: int = ...,
         *,
         generator: torch.Generator | None = ...,
         out: Any,
@@ -2415,9 +2415,9 @@ class uniform__default_handler(Protocol):
     def __call__(
         cls,
         self: Any,
-        from_: float = ...,
+        from_: int = ...,
         /,
-        to: float = ...,
+        to: int = ...,
         *,
         generator: torch.Generator | None = ...,
     ) -> Tensor: ...

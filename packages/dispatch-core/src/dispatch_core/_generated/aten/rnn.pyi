@@ -854,7 +854,7 @@ class pad_sequence_default_handler(Protocol):
         /,
         sequences: list[Any],
         batch_first: bool = ...,
-        padding_value: float = ...,
+        padding_value: int = ...,
         padding_side: str = ...,
     ) -> Tensor: ...
 

@@ -277,8 +277,8 @@ class _sparse_addmm_default_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class _sparse_addmm_default(Handle[_sparse_addmm_default_handler]):
@@ -302,8 +302,8 @@ class _sparse_addmm_out_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -932,8 +932,8 @@ class _sparse_semi_structured_addmm_default_handler(Protocol):
         mat1_meta: Any,
         mat2: Any,
         *,
-        alpha: float = ...,
-        beta: float = ...,
+        alpha: int = ...,
+        beta: int = ...,
         out_dtype: torch.dtype | None = ...,
     ) -> Tensor: ...
 
@@ -2530,8 +2530,8 @@ class sparse_sampled_addmm_default_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class sparse_sampled_addmm_default(Handle[sparse_sampled_addmm_default_handler]):
@@ -2555,8 +2555,8 @@ class sparse_sampled_addmm_out_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 
@@ -2586,8 +2586,8 @@ class sspaddmm_default_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class sspaddmm_default(Handle[sspaddmm_default_handler]):
@@ -2611,8 +2611,8 @@ class sspaddmm_out_handler(Protocol):
         mat1: Any,
         mat2: Any,
         *,
-        beta: float = ...,
-        alpha: float = ...,
+        beta: int = ...,
+        alpha: int = ...,
         out: Any,
     ) -> Tensor: ...
 

@@ -265,7 +265,7 @@ class _test_parallel_materialize_packet(OpPacket):
     default: _test_parallel_materialize_default
 
 class _test_serialization_subcmul_default_handler(Protocol):
-    def __call__(cls, /, self: Any, other: Any, alpha: float = ...) -> Tensor: ...
+    def __call__(cls, /, self: Any, other: Any, alpha: int = ...) -> Tensor: ...
 
 class _test_serialization_subcmul_default(Handle[_test_serialization_subcmul_default_handler]):
     """aten::_test_serialization_subcmul(Tensor self, Tensor other, Scalar alpha=1) -> Tensor"""

@@ -16,7 +16,7 @@ class celu_default_handler(Protocol):
         self: Any,
         output_scale: float,
         output_zero_point: int,
-        alpha: float = ...,
+        alpha: int = ...,
     ) -> Tensor: ...
 
 class celu_default(Handle[celu_default_handler]):
@@ -40,9 +40,9 @@ class elu_default_handler(Protocol):
         self: Any,
         output_scale: float,
         output_zero_point: int,
-        alpha: float = ...,
-        scale: float = ...,
-        input_scale: float = ...,
+        alpha: int = ...,
+        scale: int = ...,
+        input_scale: int = ...,
     ) -> Tensor: ...
 
 class elu_default(Handle[elu_default_handler]):
