@@ -217,3 +217,112 @@ def test_missing_handler_is_named_by_a_compiled_function_too() -> None:
     with pytest.raises(Exception, match="Answering has no handler for it") as caught:
         function(made(Answering))
     assert isinstance(caught.value, NoHandlerError | torch._dynamo.exc.TorchDynamoException)
+
+
+# ── views that a class's own handlers make ──────────────────────────────────────────────────────
+
+
+class Halves(WrapperTensor):
+    """Two addends; its outside says neither strides nor offset, its handlers make the views."""
+
+    inner_tensors = ("one", "other")
+    without_handler = "to_plain"
+    one: torch.Tensor
+    other: torch.Tensor
+
+    @staticmethod
+    def __new__(cls: Any, one: torch.Tensor, other: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, one.size(), dtype=one.dtype)
+
+    def to_plain(self) -> torch.Tensor:
+        return self.one + self.other
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        return cls(plain / 2, plain / 2)
+
+
+@Halves.table.implements(torch.ops.aten.select.int)
+def _select(self: Any, dim: Any, index: Any) -> Any:
+    return Halves(self.one.select(dim, index), self.other.select(dim, index))
+
+
+@Halves.table.implements(torch.ops.aten.t.default)
+def _t(self: Any) -> Any:
+    return Halves(self.one.t(), self.other.t())
+
+
+@Halves.table.implements(torch.ops.aten.unbind.int)
+def _unbind(self: Any, dim: Any = 0) -> Any:
+    rows = zip(self.one.unbind(dim), self.other.unbind(dim), strict=True)
+    return [Halves(*row) for row in rows]
+
+
+HANDLED_VIEWS: dict[str, Callable[[Any], Any]] = {
+    "row": lambda tensor: tensor[1],
+    "column": lambda tensor: tensor[:, 1],
+    "t": lambda tensor: tensor.t(),
+    "row of t": lambda tensor: tensor.t()[1],
+    "one of several": lambda tensor: tensor.unbind(0)[2],
+    "written": lambda tensor: tensor[1].mul_(3),
+    "of a written one": lambda tensor: tensor.add_(10)[1],
+    "computed": lambda tensor: (tensor * 2).t(),
+}
+
+
+def _numbers(tensor: Any) -> torch.Tensor:
+    plain: torch.Tensor = tensor.to_plain() if isinstance(tensor, WrapperTensor) else tensor
+    return plain.detach().clone()
+
+
+@pytest.mark.parametrize("make", HANDLED_VIEWS)
+@pytest.mark.parametrize("part", [False, True])
+def test_compiled_view_of_a_handler_is_one(make: str, part: bool) -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(HANDLED_VIEWS[make], backend="aot_eager", fullgraph=True)
+    numbers = torch.arange(12.0).view(4, 3)
+    plain, whole = numbers.clone(), Halves.from_plain(numbers.clone())
+    got = compiled(whole.t() if part else whole)
+    want = HANDLED_VIEWS[make](plain.t() if part else plain)
+    assert torch.equal(_numbers(got), _numbers(want))
+    assert torch.equal(_numbers(whole), plain)
+    for written, other in ((whole, plain), (got, want)):
+        written.mul_(2)
+        other.mul_(2)
+        assert torch.equal(_numbers(got), _numbers(want))
+        assert torch.equal(_numbers(whole), plain)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_gradient_through_a_write_into_a_compiled_view_of_a_handler() -> None:
+    torch._dynamo.reset()
+    first = torch.compile(lambda tensor: tensor[0], backend="aot_eager")
+    leaf = Halves.from_plain(torch.ones(2, 2)).requires_grad_()
+    whole = leaf.clone()
+    first(whole).mul_(5)
+    whole.sum().backward()
+    assert torch.equal(_numbers(leaf.grad), torch.tensor([[5.0, 5.0], [1.0, 1.0]]))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_write_into_a_compiled_view_of_a_handler_is_counted() -> None:
+    torch._dynamo.reset()
+    first = torch.compile(lambda tensor: tensor[0], backend="aot_eager")
+    leaf = Halves.from_plain(torch.ones(2, 2)).requires_grad_()
+    whole = leaf.clone()
+    squares = whole * whole
+    first(whole).mul_(5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squares.sum().backward()
+
+
+def test_compiled_write_into_one_of_two_that_share_memory_says_so() -> None:
+    torch._dynamo.reset()
+
+    def write(part: Any, whole: Any) -> Any:
+        part.add_(10)
+        return whole * 2
+
+    whole = Halves.from_plain(torch.ones(2, 2))
+    with pytest.raises(Exception, match="aliased inputs that are mutated"):
+        torch.compile(write, backend="aot_eager")(whole[0], whole)

@@ -458,3 +458,65 @@ def test_to_plain_that_is_not_what_the_outside_says_is_named() -> None:
 
     with pytest.raises(DeclarationError, match=r"Lying.to_plain made torch.float64 .* of torch.fl"):
         Lying.from_plain(real()) + 1
+
+
+class Halved(WrapperTensor):
+    """Two addends; its outside says neither strides nor offset, whatever view it is."""
+
+    inner_tensors = ("one", "other")
+    without_handler = "to_plain"
+    one: torch.Tensor
+    other: torch.Tensor
+
+    @staticmethod
+    def __new__(cls: Any, one: torch.Tensor, other: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, one.size(), dtype=one.dtype)
+
+    def to_plain(self) -> torch.Tensor:
+        return self.one + self.other
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        return cls(plain / 2, plain / 2)
+
+
+@Halved.table.implements(torch.ops.aten.t.default)
+def _t(self: Any) -> Any:
+    return Halved(self.one.t(), self.other.t())
+
+
+@Halved.table.implements(torch.ops.aten.select.int)
+def _select(self: Any, dim: Any, index: Any) -> Any:
+    return Halved(self.one.select(dim, index), self.other.select(dim, index))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda tensor: tensor.t()[:1],
+        lambda tensor: tensor.t()[:, 1:],
+        lambda tensor: tensor.t().unsqueeze(0),
+        lambda tensor: tensor[1][1:],
+        lambda tensor: tensor[:, 1][1:],
+        lambda tensor: tensor.t()[1][1:].view(3, 1),
+        lambda tensor: tensor.t()[1:].t()[1:],
+    ],
+)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda view, whole: view.mul_(10),
+        lambda view, whole: view.copy_(-view.clone()),
+        lambda view, whole: torch._foreach_add_([view, whole], 3),
+        lambda view, whole: torch.add(view, 7, out=view),
+        lambda view, whole: whole.fill_(5),
+    ],
+)
+def test_view_of_a_handlers_view_writes_where_it_is(view: Any, write: Any) -> None:
+    numbers = torch.arange(12.0).view(4, 3)
+    whole, part = (one := Halved.from_plain(numbers.clone())), view(one)
+    write(part, whole)
+    plain = numbers.clone()
+    write(view(plain), plain)
+    assert torch.equal(whole.to_plain(), plain)
+    assert torch.equal(part.to_plain(), view(plain))

@@ -127,6 +127,8 @@ def _extras(wrapper: Any) -> dict[str, Any]:
 def deepcopy_wrapper(wrapper: Any, memo: dict[int, Any]) -> Any:
     """Copy a wrapper and everything it holds; what is shared inside the copy stays shared.
 
+    But for the views that a class's own handlers made: their copies have data of their own.
+
     Raises: RuntimeError for a tensor that autograd computed, as torch does; CopyError if the
     class's own clone gives another class.
     """

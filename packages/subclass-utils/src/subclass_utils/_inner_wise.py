@@ -226,6 +226,10 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 # ── on plain tensors ────────────────────────────────────────────────────────────────────────────
 
 
+# These are told strides, or an offset in memory.
+_BY_PLACE = {"aten::as_strided", "aten::_reshape_alias"}
+
+
 class _OnPlain:
     """Run an operator on what the wrappers stand for; what it writes is written back."""
 
@@ -341,7 +345,7 @@ class _OnPlain:
             new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, stand_in, {})
             return self.call(*new_args, **new_kwargs)
 
-        views = views_of(wrapper, call)
+        views = views_of(wrapper, call, by_place=self.name in _BY_PLACE)
         is_whole = isinstance(views, torch.Tensor) and _place(views) == _place(wrapper)
         return _aten.detach.default(wrapper) if is_whole and not wrapper._is_part else views
 

@@ -18,7 +18,10 @@ from subclass_utils._shared_data import (
     Family,
     extent_of,
     family_of,
+    inner_of,
+    link_of,
     memory_of,
+    part_of,
     with_bits_undone,
     write_value,
 )
@@ -139,24 +142,46 @@ def _outside_of(wrapper: Any) -> torch.Tensor:
     return meta
 
 
-def views_of(wrapper: Any, call: Callable[[torch.Tensor], Any]) -> Any:
+def views_of(wrapper: Any, call: Callable[[torch.Tensor], Any], *, by_place: bool = False) -> Any:
     """Make the views of a wrapper that an operator would make of a tensor that lies like it.
 
-    None where there are none: the operator copies, or the layout has no strides.
+    `by_place` where the caller has named a place, by what the wrapper says of its own. None where
+    there are no views: the operator copies, or the layout has no strides.
     """
     if wrapper.layout is not torch.strided:
         return None
     with without_modes() if others_are_watching() else nullcontext():
-        meta = _outside_of(wrapper)
+        root, meta = (wrapper, _outside_of(wrapper)) if by_place else _place_in_root(wrapper)
         try:
             result = call(meta)
         except NotImplementedError:  # the kernel for plain tensors says what is wrong
             return None
+        except RuntimeError:
+            if root is wrapper:
+                raise
+            # What the wrapper says of its strides was asked before, and it says something else.
+            root, meta = wrapper, _outside_of(wrapper)
+            result = call(meta)
     several = isinstance(result, list | tuple)
-    made = [_view_at(part, meta, wrapper) for part in (result if several else [result])]
+    made = [_view_at(part, meta, root) for part in (result if several else [result])]
     if any(view is None for view in made):
         return None
     return made if several else made[0]
+
+
+def _place_in_root(wrapper: Any) -> tuple[Any, torch.Tensor]:
+    """Give the wrapper whose memory this one's is, and a tensor without data that lies there.
+
+    A view that a class's own handler made lies where its steps lead, whatever its outside says.
+    """
+    link = None if wrapper._is_part else link_of(wrapper)
+    if link is None or link.apart or not link.steps or link.root.layout is not torch.strided:
+        return wrapper, _outside_of(wrapper)
+    meta = _outside_of(link.root)
+    for step in link.steps:
+        meta = part_of(meta, step)
+    same = meta.size() == wrapper.size() and meta.dtype is wrapper.dtype
+    return (link.root, meta) if same else (wrapper, _outside_of(wrapper))
 
 
 def _view_at(part: Any, meta: torch.Tensor, wrapper: Any) -> Any:
@@ -170,6 +195,28 @@ def _view_at(part: Any, meta: torch.Tensor, wrapper: Any) -> Any:
         made.__dict__["_family_seen"] = seen
     share_storage(made, wrapper)
     return made
+
+
+def placed_like_view(
+    part: Any, whole: Any, call: Callable[[torch.Tensor], Any], index: int | None
+) -> Any:
+    """Give a view that a handler made the place in memory that the operator's own view has.
+
+    torch.compile tells what is a view of what by storages, and makes its views of results anew by
+    their places.
+    """
+    with without_modes() if others_are_watching() else nullcontext():
+        made = call(_outside_of(whole))
+        place: torch.Tensor = made if index is None else made[index]
+        same = place.layout is torch.strided and place.size() == part.size()
+    if not same:
+        return part
+    outside = {**describe_outside(part), "stride": place.stride()}
+    outside["offset"] = place.storage_offset()
+    placed = make_described(type(part), outside, inner_of(part))
+    placed.__dict__.update(part.__dict__)
+    share_storage(placed, whole)
+    return placed
 
 
 def reshape_view(view: Any, call: Callable[[torch.Tensor], Any] | None) -> None:

@@ -15,14 +15,16 @@ from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
 from subclass_utils._own_writes import OwnWrites
 from subclass_utils._roles import each_in, roles_of
-from subclass_utils._shared_data import KEEP_ALL, connect, lend
+from subclass_utils._shared_data import KEEP_ALL, connect, inner_of, lend
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
     composite_kernel,
     has_view_kernel,
     is_composite_implicit,
+    is_functional,
     others_are_watching,
     outside_of_handlers,
+    share_storage,
 )
 from subclass_utils._transparent import Transparent, is_made_by_torch, mixing_error
 
@@ -187,7 +189,7 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
         if after is not None and after.touches:
             after.in_step(args, kwargs, result)
         if connects is not None and args:
-            connects(args, kwargs, result)
+            result = connects(args, kwargs, result)
         elif lends:
             _lend(cls, args, kwargs, result)
         return result
@@ -208,23 +210,38 @@ def _lend(cls: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any], result
                     lend(made, source)
 
 
-def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], None]:
+def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], Any]:
     """Make what lets a write into the views that a handler made be one into the whole."""
     keeps_all = func in KEEP_ALL
 
-    def connect_one(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    def connected(part: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: Any) -> Any:
         source = args[0]
-        if result is not source and isinstance(result, type(source)):
-            connect(result, source, None if keeps_all else (func, args[1:], kwargs, None))
+        if part is source or not isinstance(part, type(source)):
+            return part
+        if _is_functionalized(part):
+            if source.without_handler == "to_plain":
+                from subclass_utils._plain_view import placed_like_view
 
-    def connect_each(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        source = args[0]
-        for index, part in enumerate(result):
-            if part is not source and isinstance(part, type(source)):
-                connect(part, source, (func, args[1:], kwargs, index))
+                part = placed_like_view(
+                    part, source, lambda meta: func(meta, *args[1:], **kwargs), index
+                )
+        elif not torch.is_inference_mode_enabled():  # where autograd knows it as a view
+            share_storage(part, source)  # by which torch.compile tells views from other inputs
+        connect(part, source, None if keeps_all else (func, args[1:], kwargs, index))
+        return part
+
+    def connect_one(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+        return connected(result, args, kwargs, None)
+
+    def connect_each(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+        return [connected(part, args, kwargs, index) for index, part in enumerate(result)]
 
     results = roles_of(func).results
     return connect_each if len(results) > 1 or results[0].is_list else connect_one
+
+
+def _is_functionalized(wrapper: Any) -> bool:
+    return any(is_functional(inner) for inner in inner_of(wrapper))
 
 
 def _view_source(func: Any) -> bool:

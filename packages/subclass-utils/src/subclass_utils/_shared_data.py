@@ -36,6 +36,7 @@ __all__ = [
     "make_from_plain",
     "memory_of",
     "new_from_plain",
+    "part_of",
     "plain_of",
     "reclaim",
     "replace",
@@ -65,7 +66,7 @@ Step = tuple[Any, Sequence[Any], Mapping[str, Any], int | None]
 the operator makes several."""
 
 
-def _part(whole: Any, step: Step) -> Any:
+def part_of(whole: Any, step: Step) -> Any:
     """Make the part of a whole that an operator made."""
     op, args, kwargs, index = step
     made = op(whole, *args, **kwargs)
@@ -125,7 +126,7 @@ class Link(dict[str, Any]):
         """Give the wrapper what the root has now."""
         made = self.root.detach()
         for step in self.steps:
-            made = _part(made, step)
+            made = part_of(made, step)
         cls = type(self.root)
         for name in (*cls.inner_tensors, *cls.metadata):
             self[name] = getattr(made, name)
@@ -301,6 +302,14 @@ def extent_of(tensor: Any) -> int:
     return offset + 1 + last
 
 
+def _lies_like(memory: torch.Tensor, wrapper: Any) -> bool:
+    """Say whether a tensor has the place that a wrapper says it has: a view's handler may not."""
+    if memory.stride() == wrapper.stride():
+        same: bool = memory.storage_offset() == wrapper.storage_offset()
+        return same
+    return False
+
+
 def laid_out_as(wrapper: Any, plain: torch.Tensor) -> torch.Tensor:
     """Give a plain tensor the strides and the storage offset of a wrapper of its size."""
     size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
@@ -327,9 +336,12 @@ class Memories:
         if wrapper.layout is not torch.strided or wrapper.is_conj() or wrapper.is_neg():
             return None
         if wrapper._is_part:
-            whole = self.window(wrapper._checked_source())
-            part: torch.Tensor | None = None if whole is None else wrapper._part_of(whole)
-            return part
+            source = wrapper._checked_source()
+            whole = self.window(source)
+            if whole is None or not _lies_like(whole, source):
+                return None
+            of_view: torch.Tensor = wrapper._part_of(whole)
+            return of_view
         link = link_of(wrapper)
         if link is None:
             return self._memory(wrapper)
@@ -339,9 +351,9 @@ class Memories:
                 "its shape was changed in place; what is written to it cannot reach that one. "
                 "Write to a clone(), or change the shape of a view instead."
             )
-        part = self.window(link.root)
+        part: torch.Tensor | None = self.window(link.root)
         for step in link.steps if part is not None else ():
-            part = _part(part, step)
+            part = part_of(part, step)
         return part
 
     def _memory(self, root: Any) -> torch.Tensor:

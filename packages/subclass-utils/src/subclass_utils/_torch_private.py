@@ -39,6 +39,7 @@ __all__ = [
     "is_alias_of",
     "is_composite_implicit",
     "is_fake",
+    "is_functional",
     "keys_below_all_calls",
     "keys_below_wrapper_key",
     "looking_for_no_modes",
@@ -323,6 +324,11 @@ def is_fake(tensor: object) -> bool:
     return cls.__name__ in ("FakeTensor", "FunctionalTensor") and cls.__module__.startswith(
         "torch._subclasses"
     )
+
+
+def is_functional(tensor: object) -> bool:
+    """Say whether a tensor is one with which torch.compile finds out what is a view of what."""
+    return is_fake(tensor) and type(tensor).__name__ == "FunctionalTensor"
 
 
 # ── torch.compile ───────────────────────────────────────────────────────────────────────────────
