@@ -90,6 +90,7 @@ def test_module_can_be_traced_while_its_operators_are_kept(op: Any) -> None:
     x = torch.ones(1, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)  # the tracer is called old
         with keep_composite(op), Watch():
             traced = torch.jit.trace(module, (x,))
         torch.testing.assert_close(traced(x), module(x))

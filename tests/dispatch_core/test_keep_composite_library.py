@@ -161,3 +161,25 @@ def test_operator_that_gives_a_number_arrives_whole() -> None:
     with keep_composite(ops.keeptest.total), Names() as names:
         assert own.total(x) == 3
     assert names.seen == ["keeptest.total.default"]
+
+
+@pytest.mark.filterwarnings("ignore:(?s).*Overriding a previously registered kernel")
+def test_kernel_that_somebody_else_has_at_our_place_goes_on_when_nothing_is_kept() -> None:
+    op = own.weighted.default
+    x = torch.ones(2)
+
+    def pass_on(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(
+            torch._C.DispatchKeySet(torch._C.DispatchKey.PythonTLSSnapshot)
+        ):
+            return op(*args, **kwargs)
+
+    with torch.library._scoped_library("keeptest", "IMPL") as theirs:
+        theirs.impl("weighted", pass_on, "PythonTLSSnapshot")
+        with keep_composite(op), Names() as whole:
+            first = own.weighted(x, [x], s=3.0)
+        with Names() as parts:
+            second = own.weighted(x, [x], s=3.0)
+    assert whole.seen == ["keeptest.weighted.default"]
+    assert parts.seen[0] == "mul.Tensor"
+    assert torch.equal(first, second)

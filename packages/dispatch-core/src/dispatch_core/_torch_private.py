@@ -29,6 +29,8 @@ __all__ = [
     "SCRIPT_METHOD_OVERLOAD",
     "TorchDispatchMode",
     "all_operator_names",
+    "are_keys",
+    "call_past_snapshot",
     "call_python_handlers",
     "call_without_snapshot",
     "composite_kernel",
@@ -446,6 +448,17 @@ def call_without_snapshot(op: OpOverload[..., Any], keys: Any, args: Any, kwargs
     return parts(*args, **kwargs) if parts is not None else op.redispatch(rest, *args, **kwargs)
 
 
+def are_keys(value: object) -> bool:
+    """Say whether a value is a set of dispatch keys, as a kernel may be handed before all else."""
+    return isinstance(value, type(SNAPSHOT_KEYS))
+
+
+def call_past_snapshot(op: OpOverload[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call an operator as if nobody stood where torch saves its thread-local state."""
+    with _without_keys(_keys_of_snapshot):
+        return op(*args, **kwargs)
+
+
 def _has_number_for_tensor(op: OpOverload[..., Any], args: Any) -> bool:
     return any(
         isinstance(value, int | float | complex) and str(argument.type) == "Tensor"
@@ -453,6 +466,8 @@ def _has_number_for_tensor(op: OpOverload[..., Any], args: Any) -> bool:
     )
 
 
+_keys_of_snapshot: Any = _key_set(look_up(_key, "PythonTLSSnapshot"))
+_without_keys: Any = look_up(torch._C, "_ExcludeDispatchKeyGuard")
 SNAPSHOT_KEYS: Any = _key_set(look_up(_key, "PythonTLSSnapshot")).add(look_up(_key, "CPU"))
 """Keys that make an operator save the thread-local state and then run its CPU kernel."""
 
