@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -413,7 +414,11 @@ def test_interrupt_ends_with_one_line(write_specs: Write) -> None:
     )
     process = start("check")
     time.sleep(1.0)  # no event tells that the reading has begun
-    process.send_signal(signal.SIGINT)
+    for _ in range(5):  # Python drops an interrupt that meets one of its own callbacks
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+            break
     _, told = process.communicate()
     assert process.returncode in (130, -signal.SIGINT)
     assert told in ("opspec: interrupted\n", "")

@@ -52,7 +52,7 @@ from dispatch_core._handle import Handle
 from dispatch_core._ops import OpPacket
 
 class fused_scale_add_default_handler(Protocol):
-    def __call__(cls, /, x: Any, y: Any, *, scale: float = ...) -> Tensor: ...
+    def __call__(cls, /, x: Any, y: Any, *, scale: int = ...) -> Tensor: ...
 
 class fused_scale_add_default(Handle[fused_scale_add_default_handler]):
     """mylib::fused_scale_add(Tensor x, Tensor y, *, float scale=1.0) -> Tensor"""
