@@ -15,7 +15,7 @@ from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
 from subclass_utils._own_writes import OwnWrites
 from subclass_utils._roles import each_in, roles_of
-from subclass_utils._shared_data import KEEP_ALL, connect, inner_of, lend
+from subclass_utils._shared_data import KEEP_ALL, connect, lend
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
     composite_kernel,
@@ -241,7 +241,8 @@ def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], 
 
 
 def _is_functionalized(wrapper: Any) -> bool:
-    return any(is_functional(inner) for inner in inner_of(wrapper))
+    inner = getattr(wrapper, type(wrapper).inner_tensors[0])
+    return type(inner) is not torch.Tensor and is_functional(inner)
 
 
 def _view_source(func: Any) -> bool:
