@@ -10,19 +10,9 @@ import torch
 from dispatch_core import HandlerTable, TableError, UnknownOperatorError, ops
 from dispatch_core._for_subclass_utils import entries_of, has_handlers
 
-from tests.dispatch_core.wrapping import Tabled, run_plain
+from tests.dispatch_core.wrapping import Tabled, general
 
 aten = ops.aten
-
-
-def general(name: str) -> Any:
-    """Make a handler for any operator that answers with its name, as far as lookups go."""
-
-    def handler(func: Any, *args: Any, **kwargs: Any) -> Any:
-        return run_plain(func, *args, **kwargs)
-
-    handler.__name__ = name
-    return handler
 
 
 # ── lookup ────────────────────────────────────────────────────────────────────────────────────────

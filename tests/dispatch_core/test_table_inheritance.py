@@ -8,19 +8,9 @@ import pytest
 import torch
 from dispatch_core import DispatchMode, HandlerTable, NoHandlerError, ops
 
-from tests.dispatch_core.wrapping import Tabled, run_plain, tabled
+from tests.dispatch_core.wrapping import Tabled, general, tabled
 
 aten = ops.aten
-
-
-def general(name: str) -> Any:
-    """Make a handler for any operator that answers with its name, as far as lookups go."""
-
-    def handler(func: Any, *args: Any, **kwargs: Any) -> Any:
-        return run_plain(func, *args, **kwargs)
-
-    handler.__name__ = name
-    return handler
 
 
 class Parent(Tabled):

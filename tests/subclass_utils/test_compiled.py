@@ -12,6 +12,7 @@ from subclass_utils import WrapperTensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from tests.subclass_utils.wrappers import (
+    Halves,
     Loose,
     Measured,
     Requantised,
@@ -220,42 +221,6 @@ def test_missing_handler_is_named_by_a_compiled_function_too() -> None:
 
 
 # ── views that a class's own handlers make ──────────────────────────────────────────────────────
-
-
-class Halves(WrapperTensor):
-    """Two addends; its outside says neither strides nor offset, its handlers make the views."""
-
-    inner_tensors = ("one", "other")
-    without_handler = "to_plain"
-    one: torch.Tensor
-    other: torch.Tensor
-
-    @staticmethod
-    def __new__(cls: Any, one: torch.Tensor, other: torch.Tensor) -> Any:
-        return torch.Tensor._make_wrapper_subclass(cls, one.size(), dtype=one.dtype)
-
-    def to_plain(self) -> torch.Tensor:
-        return self.one + self.other
-
-    @classmethod
-    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
-        return cls(plain / 2, plain / 2)
-
-
-@Halves.table.implements(torch.ops.aten.select.int)
-def _select(self: Any, dim: Any, index: Any) -> Any:
-    return Halves(self.one.select(dim, index), self.other.select(dim, index))
-
-
-@Halves.table.implements(torch.ops.aten.t.default)
-def _t(self: Any) -> Any:
-    return Halves(self.one.t(), self.other.t())
-
-
-@Halves.table.implements(torch.ops.aten.unbind.int)
-def _unbind(self: Any, dim: Any = 0) -> Any:
-    rows = zip(self.one.unbind(dim), self.other.unbind(dim), strict=True)
-    return [Halves(*row) for row in rows]
 
 
 HANDLED_VIEWS: dict[str, Callable[[Any], Any]] = {

@@ -14,6 +14,7 @@ from subclass_utils import DeclarationError, PlainView, ResizeError, ViewError, 
 
 from tests.subclass_utils.wrappers import (
     ComplexPair,
+    Halves,
     Requantised,
     RequantisedInParts,
     ScaledOnPlain,
@@ -460,36 +461,6 @@ def test_to_plain_that_is_not_what_the_outside_says_is_named() -> None:
         Lying.from_plain(real()) + 1
 
 
-class Halved(WrapperTensor):
-    """Two addends; its outside says neither strides nor offset, whatever view it is."""
-
-    inner_tensors = ("one", "other")
-    without_handler = "to_plain"
-    one: torch.Tensor
-    other: torch.Tensor
-
-    @staticmethod
-    def __new__(cls: Any, one: torch.Tensor, other: torch.Tensor) -> Any:
-        return torch.Tensor._make_wrapper_subclass(cls, one.size(), dtype=one.dtype)
-
-    def to_plain(self) -> torch.Tensor:
-        return self.one + self.other
-
-    @classmethod
-    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
-        return cls(plain / 2, plain / 2)
-
-
-@Halved.table.implements(torch.ops.aten.t.default)
-def _t(self: Any) -> Any:
-    return Halved(self.one.t(), self.other.t())
-
-
-@Halved.table.implements(torch.ops.aten.select.int)
-def _select(self: Any, dim: Any, index: Any) -> Any:
-    return Halved(self.one.select(dim, index), self.other.select(dim, index))
-
-
 @pytest.mark.parametrize(
     "view",
     [
@@ -514,7 +485,7 @@ def _select(self: Any, dim: Any, index: Any) -> Any:
 )
 def test_view_of_a_handlers_view_writes_where_it_is(view: Any, write: Any) -> None:
     numbers = torch.arange(12.0).view(4, 3)
-    whole, part = (one := Halved.from_plain(numbers.clone())), view(one)
+    whole, part = (one := Halves.from_plain(numbers.clone())), view(one)
     write(part, whole)
     plain = numbers.clone()
     write(view(plain), plain)

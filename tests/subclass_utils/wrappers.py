@@ -127,6 +127,42 @@ def _split(self: Any, split_size: Any, dim: Any = 0) -> Any:
     return [RequantisedInParts(part, self.scale) for part in parts]
 
 
+class Halves(WrapperTensor):
+    """Two addends; its outside says neither strides nor offset, its handlers make the views."""
+
+    inner_tensors = ("one", "other")
+    without_handler = "to_plain"
+    one: torch.Tensor
+    other: torch.Tensor
+
+    @staticmethod
+    def __new__(cls: Any, one: torch.Tensor, other: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, one.size(), dtype=one.dtype)
+
+    def to_plain(self) -> torch.Tensor:
+        return self.one + self.other
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        return cls(plain / 2, plain / 2)
+
+
+@Halves.table.implements(torch.ops.aten.select.int)
+def _select_halves(self: Any, dim: Any, index: Any) -> Any:
+    return Halves(self.one.select(dim, index), self.other.select(dim, index))
+
+
+@Halves.table.implements(torch.ops.aten.t.default)
+def _t_of_halves(self: Any) -> Any:
+    return Halves(self.one.t(), self.other.t())
+
+
+@Halves.table.implements(torch.ops.aten.unbind.int)
+def _unbind_halves(self: Any, dim: Any = 0) -> Any:
+    rows = zip(self.one.unbind(dim), self.other.unbind(dim), strict=True)
+    return [Halves(*row) for row in rows]
+
+
 class ComplexPair(WrapperTensor):
     """A complex tensor in two real ones."""
 

@@ -177,9 +177,7 @@ def _place_in_root(wrapper: Any) -> tuple[Any, torch.Tensor]:
     link = None if wrapper._is_part else link_of(wrapper)
     if link is None or link.apart or not link.steps or link.root.layout is not torch.strided:
         return wrapper, _outside_of(wrapper)
-    meta = _outside_of(link.root)
-    for step in link.steps:
-        meta = part_of(meta, step)
+    meta = part_of(_outside_of(link.root), link.steps)
     same = meta.size() == wrapper.size() and meta.dtype is wrapper.dtype
     return (link.root, meta) if same else (wrapper, _outside_of(wrapper))
 

@@ -199,15 +199,15 @@ def _handled(cls: type[Any], func: Any) -> TypedPlan:
 
 def _lend(cls: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
     """Note the inner tensors that a handler handed on to results that are no views."""
-
-    def holds_others(value: Any) -> bool:
-        return isinstance(value, cls) or not getattr(type(value), "_transparent", True)
-
     for made in (result,) if isinstance(result, cls) else each_in(result):
-        if holds_others(made):
+        if _may_lend(cls, made):
             for source in each_in((*args, *kwargs.values()) if kwargs else args):
-                if source is not made and holds_others(source):
+                if source is not made and _may_lend(cls, source):
                     lend(made, source)
+
+
+def _may_lend(cls: type[Any], value: Any) -> bool:
+    return isinstance(value, cls) or not getattr(type(value), "_transparent", True)
 
 
 def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], Any]:

@@ -66,11 +66,12 @@ Step = tuple[Any, Sequence[Any], Mapping[str, Any], int | None]
 the operator makes several."""
 
 
-def part_of(whole: Any, step: Step) -> Any:
-    """Make the part of a whole that an operator made."""
-    op, args, kwargs, index = step
-    made = op(whole, *args, **kwargs)
-    return made if index is None else made[index]
+def part_of(whole: Any, steps: Sequence[Step]) -> Any:
+    """Make the part of a whole that operators made, one after the other."""
+    for op, args, kwargs, index in steps:
+        made = op(whole, *args, **kwargs)
+        whole = made if index is None else made[index]
+    return whole
 
 
 class Link(dict[str, Any]):
@@ -124,9 +125,7 @@ class Link(dict[str, Any]):
 
     def follow(self) -> None:
         """Give the wrapper what the root has now."""
-        made = self.root.detach()
-        for step in self.steps:
-            made = part_of(made, step)
+        made = part_of(self.root.detach(), self.steps)
         cls = type(self.root)
         for name in (*cls.inner_tensors, *cls.metadata):
             self[name] = getattr(made, name)
@@ -312,9 +311,9 @@ def _lies_like(memory: torch.Tensor, wrapper: Any) -> bool:
 
 def laid_out_as(wrapper: Any, plain: torch.Tensor) -> torch.Tensor:
     """Give a plain tensor the strides and the storage offset of a wrapper of its size."""
-    size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
-    if plain.stride() == stride and plain.storage_offset() == offset:
+    if _lies_like(plain, wrapper):
         return plain
+    size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
     memory = plain.new_zeros(extent_of(wrapper))
     once = [1 if step == 0 else n for n, step in zip(size, stride, strict=True)]
     first = plain[tuple(slice(n) for n in once)]
@@ -351,9 +350,8 @@ class Memories:
                 "its shape was changed in place; what is written to it cannot reach that one. "
                 "Write to a clone(), or change the shape of a view instead."
             )
-        part: torch.Tensor | None = self.window(link.root)
-        for step in link.steps if part is not None else ():
-            part = part_of(part, step)
+        whole = self.window(link.root)
+        part: torch.Tensor | None = None if whole is None else part_of(whole, link.steps)
         return part
 
     def _memory(self, root: Any) -> torch.Tensor:
