@@ -169,3 +169,35 @@ NESTED: dict[str, Any] = {
 def test_nested_tensor_cannot_be_wrapped(kind: str) -> None:
     with pytest.raises(LayoutError, match=r"a nested tensor has no size.*tensor.elem"):
         NESTED[kind](LoggingTensor(torch.ones(3)))
+
+
+ZEROS = {  # torch takes no memory for these zeros, and in a handler its kernels do not ask for it
+    "transparent": "LoggingTensor(zeros())",
+    "nested": "Measured(LoggingTensor(zeros()))",
+    "a factor": "Requantised(torch.ones(3, dtype=torch.int16), zeros(()))",
+    "by name": "Requantised(numbers=torch.ones(3, dtype=torch.int16), scale=zeros(()))",
+    "from_plain": "LoggingTensor.from_plain(zeros())",
+    "copied into": "LoggingTensor(torch.ones(3)).copy_(zeros())",
+    "data": "setattr(w, 'data', zeros()) or w",
+    "made in the mode": "made_in_mode()",
+}
+ASK = """
+from dispatch_core import enable_python_mode
+def zeros(size=(3,)):
+    return torch.ops.aten._efficientzerotensor(size)
+def made_in_mode():
+    with enable_python_mode(LoggingTensor):
+        return zeros()
+for name, code in {zeros}.items():
+    x = eval(code) + 1
+    while hasattr(x, "to_plain"):
+        x = x.to_plain()
+    print(name, x.tolist(), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_zeros_without_memory_are_zeros() -> None:
+    prepare = PREPARE.format(wrapper="LoggingTensor(torch.ones(3))")
+    done = run(prepare + ASK.format(zeros=ZEROS))
+    assert done.stdout.splitlines() == [f"{name} [1.0, 1.0, 1.0]" for name in ZEROS], done.stderr

@@ -14,7 +14,7 @@ import torch
 from subclass_utils._errors import DeclarationError
 from subclass_utils._outside import new_outside, outside_differs
 from subclass_utils._roles import each_in
-from subclass_utils._torch_private import has_key
+from subclass_utils._torch_private import has_key, is_zero_tensor, with_memory
 
 __all__ = [
     "check_class",
@@ -180,13 +180,17 @@ def _no_tensor(wrapper: Any, name: str) -> str:
 
 
 def check_object(wrapper: Any) -> None:
-    """Check that a new object has what its class declares.
+    """Check that a new object has what its class declares, and give its zeros memory.
 
     Raises: DeclarationError.
     """
     cls = type(wrapper)
     if not _is_complete(cls, wrapper.__dict__):
         _check_attributes(cls, wrapper)
+    for name in cls.inner_tensors:
+        inner = getattr(wrapper, name)
+        if is_zero_tensor(inner):
+            setattr(wrapper, name, with_memory(inner))
     if cls._transparent:
         inner = getattr(wrapper, cls.inner_tensors[0])
         if outside_differs(wrapper, inner):

@@ -40,6 +40,7 @@ __all__ = [
     "is_composite_implicit",
     "is_fake",
     "is_functional",
+    "is_zero_tensor",
     "keys_below_all_calls",
     "keys_below_wrapper_key",
     "looking_for_no_modes",
@@ -58,6 +59,7 @@ __all__ = [
     "share_storage",
     "skip_in_dynamo",
     "stops_before_autograd",
+    "with_memory",
     "without_modes",
     "wrapper_kernels",
 ]
@@ -122,6 +124,19 @@ no_torch_function: Any = _look_up(torch._C, "_disabled_torch_function_impl")
 is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = _look_up(torch._C, "_is_alias_of")
 set_conj: Callable[[torch.Tensor, bool], None] = _look_up(torch._C, "_set_conj")
 set_neg: Callable[[torch.Tensor, bool], None] = _look_up(torch._C, "_set_neg")
+is_zero_tensor: Callable[[torch.Tensor], bool] = _look_up(torch.Tensor, "_is_zerotensor")
+"""Say whether a tensor stands for zeros, and torch took no memory for it."""
+
+
+def with_memory(zeros: torch.Tensor) -> torch.Tensor:
+    """Give zeros for which torch took no memory some.
+
+    In a handler torch excludes the dispatch key that keeps kernels from reading what is not there.
+    """
+    made = torch.empty_strided(zeros.size(), zeros.stride(), dtype=zeros.dtype, device=zeros.device)
+    return made.zero_()
+
+
 share_storage: Callable[[torch.Tensor, torch.Tensor], None] = _look_up(
     torch, "_functionalize_unsafe_set"
 )

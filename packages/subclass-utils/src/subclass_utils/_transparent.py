@@ -21,12 +21,14 @@ from subclass_utils._torch_private import (
     fast_call,
     is_alias_of,
     is_composite_implicit,
+    is_zero_tensor,
     looking_for_no_modes,
     looks_for_modes,
     outside_of_handlers,
     restore_caller_state,
     set_version,
     share_storage,
+    with_memory,
 )
 
 __all__ = ["Plan", "Transparent", "is_made_by_torch", "mixing_error"]
@@ -271,6 +273,8 @@ class Transparent:
         if isinstance(source, self.cls) and not (self.may_copy and self.is_copy(value, source)):
             wrapper = alias_outside(self.cls, value, source)
         else:
+            if not state.inner and is_zero_tensor(value):  # made under enable_python_mode
+                value = with_memory(value)
             wrapper = outside_like(self.cls, value)
             follow_version(wrapper, value)
         setattr(wrapper, self.inner_name, value)

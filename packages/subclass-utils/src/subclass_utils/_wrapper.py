@@ -26,8 +26,10 @@ from subclass_utils._outside import needs_wrapper_key, outside_like
 from subclass_utils._plans import make_plan, run_whole, runs_in_parts
 from subclass_utils._shared_data import connect, disconnect, make_from_plain, reclaim, root_of
 from subclass_utils._torch_private import (
+    is_zero_tensor,
     no_torch_function,
     skip_in_dynamo,
+    with_memory,
     without_modes,
 )
 
@@ -55,7 +57,7 @@ class _WrapperMeta(torch._C._TensorMeta):
             simple = True
             for name, value in zip(names, args, strict=True):
                 setattr(wrapper, name, value)
-                simple = simple and isinstance(value, torch.Tensor)
+                simple = simple and isinstance(value, torch.Tensor) and not is_zero_tensor(value)
             if not simple or cls._transparent:
                 check_object(wrapper)
         return wrapper
@@ -223,6 +225,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                 "give to_plain(self) and the classmethod from_plain(cls, plain, like)",
                 cls=cls,
             )
+        if is_zero_tensor(plain):
+            plain = with_memory(plain)
         made = outside_like(cls, plain)
         setattr(made, cls.inner_tensors[0], plain)
         cls._carry_metadata(made, like)
