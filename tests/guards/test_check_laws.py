@@ -281,24 +281,6 @@ def test_check_in_many_threads() -> None:
     assert all(answers)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (5, "compile_guards takes guards, got 5"),
-        (None, "compile_guards takes guards, got None"),
-        (
-            ["x"],
-            "compile_guards takes guards, got 'x' among them: "
-            "make one with Guard(source, GuardBuilder.…)",
-        ),
-    ],
-)
-def test_what_is_no_guard_is_named(given: Any, message: str) -> None:
-    with pytest.raises(TypeError) as raised:
-        compile_guards(given, {})
-    assert str(raised.value) == message
-
-
 def test_memory_in_storages_that_start_at_different_places() -> None:
     numpy = pytest.importorskip("numpy")
     array = numpy.zeros(10, dtype="float32")

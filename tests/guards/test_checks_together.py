@@ -648,7 +648,7 @@ def test_check_is_a_plain_function() -> None:
     assert isinstance(check, types.FunctionType)
     assert isinstance(check, CheckFunction)
     assert not isinstance(lambda L: True, CheckFunction)
-    assert repr(check).startswith("<function check of 1 guards")
+    assert repr(check).startswith("<function check(L) of 1 guards")
 
 
 def test_names_of_locals_are_none_of_the_names_in_the_code() -> None:

@@ -16,14 +16,18 @@ from guards import (
     DuplicateSourceError,
     ExportInfoError,
     Guard,
+    GuardBuilder,
     GuardBuilderBase,
     GuardEnvExpr,
     GuardSource,
     GuardsSet,
+    LocalSource,
     ShapeGuard,
     SLoc,
     Source,
     StorageOverlap,
+    UnsupportedGuardError,
+    compile_guards,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -189,6 +193,30 @@ def test_create_logs_the_guard_and_raises_the_same_exception(
     guard = Guard(local("x"), Builder.BROKEN)
     with caplog.at_level(logging.ERROR), pytest.raises(ZeroDivisionError, match="front end"):
         guard.create(Builder())
+    assert [r.getMessage() for r in caplog.records] == [
+        f"Error while creating guard:\n{str(guard).rstrip()}"
+    ]
+    assert caplog.records[0].exc_info is None  # the exception is on its way to the caller
+
+
+def test_what_compile_guards_refuses_is_raised_and_not_logged_besides(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guards = [Guard(LocalSource("x"), GuardBuilder.NONE_MATCH)]
+    with caplog.at_level(logging.DEBUG), pytest.raises(UnsupportedGuardError):
+        compile_guards(guards, {"x": 1})
+    assert caplog.records == []
+
+
+def test_what_compile_guards_does_not_expect_is_logged_with_its_guard(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(builder: Any, guard: Guard) -> None:
+        raise ZeroDivisionError("front end")
+
+    guard = Guard(LocalSource("x"), broken)
+    with caplog.at_level(logging.DEBUG), pytest.raises(ZeroDivisionError, match="front end"):
+        compile_guards([guard], {"x": 1})
     assert [r.getMessage() for r in caplog.records] == [
         f"Error while creating guard:\n{str(guard).rstrip()}"
     ]

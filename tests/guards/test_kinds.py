@@ -249,7 +249,10 @@ def test_dead_object_fails_the_guard() -> None:
     assert not any(check({"x": other}) for other in others)
     explained = check.explain({"x": others[0]})
     assert explained is not None
-    assert explained.expected.endswith("which is dead")
+    kind = f"{Point.__module__}.Point"
+    assert explained.expected == f"the same object: an object of type {kind}, which is dead"
+    assert explained.expression == f"L['x'] is {explained.expected}"
+    assert explained.actual == f"another object: an object of type {kind}"
 
 
 @pytest.mark.slow  # collects garbage

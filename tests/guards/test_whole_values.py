@@ -313,7 +313,21 @@ def test_key_that_died_is_named_as_dead() -> None:
     check = compile_guards([Guard(X, GuardBuilder.DICT_KEYS_MATCH)], scope)
     scope.clear()
     gc.collect()
-    assert "keys [a dead object]" in str(check.explain({"x": {1: 1}}))
+    explained = check.explain({"x": {1: 1}})
+    assert explained is not None
+    kind = f"{Holder.__module__}.{Holder.__qualname__}"
+    assert explained.expected == f"a dict with keys [an object of type {kind}, which is dead]"
+
+
+@pytest.mark.slow  # collects garbage
+def test_member_that_died_is_named_as_dead() -> None:
+    scope: Any = {"x": {enum.Enum("Size", "SMALL").SMALL, 1}}  # type: ignore[attr-defined]
+    check = compile_guards([Guard(X, GuardBuilder.SET_MATCH)], scope)
+    scope.clear()
+    gc.collect()
+    explained = check.explain({"x": {1}})
+    assert explained is not None
+    assert explained.actual == "{1}, without Size.SMALL, which is dead"
 
 
 @pytest.mark.slow  # collects garbage

@@ -25,6 +25,7 @@ from guards._errors import (
     UnknownAttributeError,
     UnknownOperatorError,
     UnsupportedGuardError,
+    WrongArgumentError,
 )
 from guards._fake_mode import active_fake_mode, detect_fake_mode
 from guards._front_end import register_duplicate_input, register_fsdp_guard_skip
@@ -158,6 +159,7 @@ __all__ = [
     "UnknownOperatorError",
     "UnsupportedGuardError",
     "ValueSource",
+    "WrongArgumentError",
     "__version__",
     "active_fake_mode",
     "compile_context",

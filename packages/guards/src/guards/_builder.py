@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from guards import _fetch
+from guards._arguments import each_of, need, need_scope
 from guards._checks import (
     BoolCheck,
     Check,
@@ -28,7 +29,7 @@ from guards._front_end import register_duplicate_input
 from guards._guard import Guard, GuardBuilderBase
 from guards._own_dict_checks import AbsentCheck, PresentCheck, TrainingCheck
 from guards._relation_check import RelationCheck
-from guards._source import Source, name_of
+from guards._source import Source, name_of, need_source
 from guards._state_checks import StateCheck, read_state
 from guards._tensor_checks import OverlapCheck, SameObjectCheck, TensorCheck
 from guards._value_sources import ValueSource
@@ -51,6 +52,9 @@ class GuardBuilder(GuardBuilderBase):
     """
 
     def __init__(self, L: Scope, G: Scope | None = None) -> None:
+        need_scope("GuardBuilder", "L", L)
+        if G is not None:
+            need_scope("GuardBuilder", "G", G)
         self.L = L
         self.G: Scope = {} if G is None else G
         self.checks: list[tuple[Guard, Check]] = []
@@ -64,18 +68,26 @@ class GuardBuilder(GuardBuilderBase):
         Raises:
             UnsupportedGuardError: it is one that cannot be evaluated.
         """
+        need(is_a(guard, Guard), "GuardBuilder.source", "guard", "a Guard", guard)
         return self._evaluable(guard.originating_source, guard)
 
     def _evaluable(self, source: Source, guard: Guard) -> ValueSource:
         if isinstance(source, ValueSource):
             return source
+        need_source(guard.create_fn_name(), "a source", source)
         raise UnsupportedGuardError(
             f"{guard.create_fn_name()} on {name_of(source)}: {type(source).__name__} cannot be "
             "evaluated; derive it from guards.ValueSource or guards.ChainedValueSource"
         )
 
+    def _all_evaluable(self, sources: Iterable[Source], guard: Guard, of: str) -> list[ValueSource]:
+        given = each_of(object, sources, guard.create_fn_name(), of, "sources")
+        return [self._evaluable(source, guard) for source in given]
+
     def lookup(self, source: ValueSource) -> Any:
         """Evaluate a source once; an ``Absent`` where its value is not to be had."""
+        known = is_a(source, ValueSource)
+        need(known, "GuardBuilder.lookup", "source", "a source that can be evaluated", source)
         return source.lookup(self.L, self.G, self._values)
 
     def value(self, guard: Guard) -> Any:
@@ -88,6 +100,8 @@ class GuardBuilder(GuardBuilderBase):
 
     def add(self, guard: Guard, check: Check, value: object = None) -> None:
         """Add a check, and tell the guard what was made of it."""
+        need(is_a(guard, Guard), "GuardBuilder.add", "guard", "a Guard", guard)
+        need(is_a(check, Check), "GuardBuilder.add", "check", "a Check", check)
         self.checks.append((guard, check))
         cls = None if value is None else _weakref_or_none(type(value))
         try:
@@ -145,6 +159,12 @@ class GuardBuilder(GuardBuilderBase):
             raise UnsupportedGuardError(
                 f"RANGE_MATCH on {guard.name}: {spell(value)} is no int or float"
             )
+        for bound in (low, high):
+            if bound is not None and (plain_type(bound) not in (int, float) or bound != bound):
+                raise UnsupportedGuardError(
+                    f"RANGE_MATCH on {guard.name}: a bound is an int, a float or None, got "
+                    f"{spell(bound, 60)}"
+                )
         if value != value:
             raise UnsupportedGuardError(
                 f"RANGE_MATCH on {guard.name}: nan lies in no range; use EQUALS_MATCH"
@@ -180,6 +200,7 @@ class GuardBuilder(GuardBuilderBase):
     def HASATTR(self, guard: Guard, attr: str | None = None) -> None:
         """Guard on a value being there or, with ``attr``, on its having that attribute."""
         value = self.value(guard)
+        _need_attr(guard, attr)
         if attr is not None and _fetch.attribute(value, attr) is _fetch.MISSING:
             raise UnsupportedGuardError(f"HASATTR on {guard.name}: it has no attribute {attr!r}")
         self.add(guard, PresentCheck(self.source(guard), attr, type(value)), value)
@@ -190,6 +211,7 @@ class GuardBuilder(GuardBuilderBase):
             raise UnsupportedGuardError(
                 f"NOT_PRESENT on {guard.name}: takes attr or key, got {sorted(key)}"
             )
+        _need_attr(guard, attr)
         of = None if attr is None else type(self.value(guard))
         check = AbsentCheck(self.source(guard), attr, cls=of, **key)
         if check.sources:
@@ -217,6 +239,11 @@ class GuardBuilder(GuardBuilderBase):
     def DICT_KEYS_MATCH(self, guard: Guard, ordered: bool = True) -> None:
         """Guard on the keys of a dict, in their order unless ``ordered`` is False."""
         value = self.value(guard)
+        if type(ordered) is not bool:
+            raise UnsupportedGuardError(
+                f"DICT_KEYS_MATCH on {guard.name}: ordered is True or False, got "
+                f"{spell(ordered, 60)}"
+            )
         keys = dict_keys(value)
         if keys is None:
             raise UnsupportedGuardError(f"DICT_KEYS_MATCH on {guard.name}: got {spell(value)}")
@@ -244,8 +271,9 @@ class GuardBuilder(GuardBuilderBase):
         value = self.value(guard)
         if not is_a(value, torch.Tensor):
             raise UnsupportedGuardError(f"TENSOR_MATCH on {guard.name}: got {spell(value)}")
+        open_dims = [_dimensions(dynamic) for dynamic in (dynamic_sizes, dynamic_strides)]
         try:
-            check = self._tensor_check(guard, value, dynamic_sizes, dynamic_strides)
+            check = self._tensor_check(guard, value, *open_dims)
         except UnsupportedGuardError:
             raise
         except Exception as error:  # a legacy nested tensor, or a subclass that answers for itself
@@ -278,8 +306,8 @@ class GuardBuilder(GuardBuilderBase):
     ) -> None:
         """Guard on only the ``overlapping`` tensors sharing memory with another one of all."""
         check = OverlapCheck(
-            [self._evaluable(s, guard) for s in overlapping],
-            [self._evaluable(s, guard) for s in non_overlapping],
+            self._all_evaluable(overlapping, guard, "overlapping"),
+            self._all_evaluable(non_overlapping, guard, "non_overlapping"),
         )
         for source in check.sources:
             self.lookup_or_raise(source)
@@ -290,6 +318,11 @@ class GuardBuilder(GuardBuilderBase):
 
         A symbolic expression is taken by its text.
         """
+        known = is_a(relation, (str, bool)) or hasattr(relation, "free_symbols")
+        wanted = "a text or a symbolic expression"
+        need(known, "SHAPE_RELATION", "relation", wanted, relation, "such as 's0 == 2 * s1'")
+        wanted = "a mapping from symbols to sources"
+        need(is_a(symbols, Mapping), "SHAPE_RELATION", "symbols", wanted, symbols)
         sources = {name: self._evaluable(s, guard) for name, s in symbols.items()}
         check = RelationCheck(str(relation), sources)
         for source in check.sources:
@@ -337,10 +370,18 @@ def holds_now(check: Check, builder: GuardBuilder) -> bool:
     return test_of(check)(builder.L, builder.G, [builder.lookup(s) for s in check.sources])
 
 
-def _open_dims(guard: Guard, dims: list[int], dynamic: Iterable[int] | bool) -> list[int | None]:
+def _dimensions(dynamic: Any) -> list[int] | None:
+    """Give the dimensions that may change; None for all of them."""
     if dynamic is True:
+        return None
+    dims = () if dynamic is False or dynamic is None else dynamic
+    return each_of(int, dims, "TENSOR_MATCH", "dynamic dimensions", "numbers")
+
+
+def _open_dims(guard: Guard, dims: list[int], dynamic: list[int] | None) -> list[int | None]:
+    if dynamic is None:
         return [None] * len(dims)
-    open_dims = set(dynamic or ())
+    open_dims = set(dynamic)
     unknown = sorted(d for d in open_dims if not -len(dims) <= d < len(dims))
     if unknown:
         raise UnsupportedGuardError(
@@ -348,6 +389,14 @@ def _open_dims(guard: Guard, dims: list[int], dynamic: Iterable[int] | bool) -> 
         )
     open_dims = {d % len(dims) for d in open_dims}
     return [None if i in open_dims else size for i, size in enumerate(dims)]
+
+
+def _need_attr(guard: Guard, attr: object) -> None:
+    if attr is not None and type(attr) is not str:
+        raise UnsupportedGuardError(
+            f"{guard.create_fn_name()} on {guard.name}: attr is the name of an attribute, got "
+            f"{spell(attr, 60)}"
+        )
 
 
 @register_duplicate_input

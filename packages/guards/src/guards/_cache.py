@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+from guards._arguments import need, need_scope
 from guards._compile import CheckFunction, Scope
 from guards._constants import spell
 from guards._errors import CacheLimitError, UnsupportedGuardError
@@ -65,10 +66,10 @@ class GuardedCache(Generic[V]):
     def __init__(
         self, *, limit: int = 8, on_limit: Literal["error", "evict", "give_up"] = "evict"
     ) -> None:
-        if type(limit) is not int or limit < 1:
-            raise ValueError(f"limit must be a whole number from 1 on, got {limit!r}")
-        if on_limit not in ("error", "evict", "give_up"):
-            raise ValueError(f"on_limit must be 'error', 'evict' or 'give_up', got {on_limit!r}")
+        whole = type(limit) is int and limit >= 1
+        need(whole, "GuardedCache", "limit", "a whole number from 1 on", limit)
+        known = type(on_limit) is str and on_limit in ("error", "evict", "give_up")
+        need(known, "GuardedCache", "on_limit", "'error', 'evict' or 'give_up'", on_limit)
         self.limit = limit
         self.on_limit = on_limit
         self.gave_up = False
@@ -135,7 +136,11 @@ class GuardedCache(Generic[V]):
         self._settle()
 
     def lookup(self, L: Scope) -> V | None:
-        """Give the value of the first entry whose guards hold, or None."""
+        """Give the value of the first entry whose guards hold, or None.
+
+        Raises:
+            WrongArgumentError: no entry fits, and ``L`` is no mapping.
+        """
         start = time.perf_counter_ns()
         entries = self._entries
         found: _Entry[V] | None = None
@@ -146,6 +151,8 @@ class GuardedCache(Generic[V]):
                 found = entry
                 break
         reason = None
+        if found is None:
+            need_scope("GuardedCache.lookup", "L", L)
         if found is None and entries:
             reason = self._explain(entries[:1] if self.gave_up else entries, L)[0].code
         with self._changing():
@@ -170,6 +177,7 @@ class GuardedCache(Generic[V]):
         The nearest entry has the fewest guards that do not hold. Where the very same cause keeps
         every entry from fitting, it is said once.
         """
+        need_scope("GuardedCache.explain_miss", "L", L)
         entries = self._entries
         if any(entry.check(L) for entry in entries):
             return []

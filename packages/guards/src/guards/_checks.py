@@ -241,7 +241,7 @@ class IdentityCheck(OneSourceCheck):
 
     def expected(self) -> str:
         if not self._singleton and not self._static and self._value() is None:
-            return f"the {self.described} that the guard was made for, which is dead"
+            return f"the same object: {self.described}, which is dead"
         return self.described if self._singleton else f"the same object: {self.described}"
 
     def actual(self, values: Sequence[Any]) -> str:

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
+from guards._arguments import each_of
 from guards._builder import GuardBuilder
 from guards._checks import Check
-from guards._constants import spell
 from guards._emit import Death, Emitter
+from guards._errors import GuardError, UnsupportedGuardError
 from guards._explanation import Explanation, explain_failure
-from guards._fetch import Absent, is_a
+from guards._fetch import Absent
 from guards._guard import Guard
 from guards._source import Source
 from guards._writer import Writer
@@ -113,30 +114,33 @@ def compile_guards(guards: Iterable[Guard], L: Scope, G: Scope | None = None) ->
     Raises:
         UnsupportedGuardError: a guard cannot be made of the value it finds.
         MissingValueError: a source leads nowhere.
-        TypeError: ``guards`` are no guards.
+        WrongArgumentError: ``guards`` are no guards, or ``L`` or ``G`` no mapping.
     """
     builder = GuardBuilder(L, G)
-    given = dict.fromkeys(_only_guards(guards))
+    remedy = "make one with Guard(source, GuardBuilder.…)"
+    given = dict.fromkeys(each_of(Guard, guards, "compile_guards", "guards", "guards", remedy))
     for guard in sorted(given, key=Guard.sort_key):
         made = len(builder.checks)
-        guard.create(builder)
+        _create(guard, builder)
         guard._checks = tuple(check for _, check in builder.checks[made:])
     return assemble(builder)
 
 
-def _only_guards(guards: Iterable[Guard]) -> Iterable[Guard]:
+def _create(guard: Guard, builder: GuardBuilder) -> None:
+    """Let a guard be turned into checks; what cannot be made is raised, and not logged besides."""
     try:
-        each = iter(guards)
-    except TypeError:
-        raise TypeError(f"compile_guards takes guards, got {spell(guards)}") from None
-    found = list(each)
-    for guard in found:
-        if not is_a(guard, Guard):
-            raise TypeError(
-                f"compile_guards takes guards, got {spell(guard)} among them: make one with "
-                "Guard(source, GuardBuilder.…)"
-            )
-    return found
+        guard.create_fn(builder, guard)
+    except GuardError:
+        raise
+    except Exception as error:
+        called = error.__traceback__ and error.__traceback__.tb_next
+        if type(error) is TypeError and called is None:  # it does not take what it is given
+            raise UnsupportedGuardError(
+                f"{guard.create_fn_name()} on {guard.name} cannot be called with the builder, the "
+                f"guard, and what its partial gives: {error}"
+            ) from None
+        guard.log_failure()
+        raise
 
 
 def assemble(builder: GuardBuilder) -> CheckFunction:
@@ -145,7 +149,8 @@ def assemble(builder: GuardBuilder) -> CheckFunction:
     source = writer.write([check for _, check in builder.checks])
     function = writer.emitter.compile(source, "check", "<guards>")
     guards = tuple(dict.fromkeys(guard for guard, _ in builder.checks))
-    function.__qualname__ = f"check of {len(guards)} guards"
+    # Python names it so where it is called with more: G was given to compile_guards.
+    function.__qualname__ = f"check(L) of {len(guards)} guards"
     function.__dict__.update(
         guards=guards,
         checks=tuple(builder.checks),

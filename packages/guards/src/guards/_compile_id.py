@@ -41,7 +41,9 @@ class CompileId:
             if value is not None and (
                 not isinstance(value, int) or isinstance(value, bool) or value < 0
             ):
-                raise CompileIdError(f"{name} must be None or an int of at least 0, got {value!r}")
+                raise CompileIdError(
+                    f"{name} must be None or an int of at least 0, got {_spell(value)}"
+                )
         if (self.frame_id is None) != (self.frame_compile_id is None) or (
             self.frame_id is None and self.compiled_autograd_id is None
         ):
@@ -81,8 +83,15 @@ class CompileId:
         try:
             autograd, frame = _parts(compile_id)
         except ValueError as error:
-            raise CompileIdError(f"Invalid compile_id '{compile_id}'") from error
+            text = compile_id if isinstance(compile_id, str) else _spell(compile_id)
+            raise CompileIdError(f"Invalid compile_id '{text}'") from error
         return cls(frame_id=frame[0], frame_compile_id=frame[1], compiled_autograd_id=autograd)
+
+
+def _spell(value: object) -> str:
+    from guards._constants import spell  # only where something is wrong: others need not wait
+
+    return spell(value)
 
 
 def _parts(text: str) -> tuple[int | None, tuple[int, int] | tuple[None, None]]:

@@ -19,6 +19,7 @@ import torch
 from guards import _compiled_reasons as reasons
 from guards import _compiled_texts as texts
 from guards import _torch_private as private
+from guards._arguments import need_scope, wrong_call
 from guards._constants import spell
 from guards._errors import NotCompiledError
 from guards._explanation import Explanation
@@ -81,13 +82,22 @@ class EntryReport:
         ``failures`` of the answer lists every guard that was found not to hold.
 
         Raises:
-            TypeError: the function takes no such arguments, or is the part behind a graph break,
-                which is not called by the user; give its locals to ``explain_locals``.
+            WrongArgumentError: the function takes no such arguments, or is the part behind a graph
+                break, which is not called by the user; give its locals to ``explain_locals``.
         """
-        return self.explain_locals(self._place.bind(*args, **kwargs))
+        try:
+            L = self._place.bind(*args, **kwargs)
+        except TypeError as error:
+            raise wrong_call(self.function, error, (args, kwargs)) from None
+        return self.explain_locals(L)
 
     def explain_locals(self, L: Mapping[str, Any]) -> Explanation | None:
-        """Say the same for a mapping of the local variables at the function's entry."""
+        """Say the same for a mapping of the local variables at the function's entry.
+
+        Raises:
+            WrongArgumentError: ``L`` is no mapping.
+        """
+        need_scope("explain_locals", "L", L)
         other = _other_backend(self._entry.backend, self._place.backend)
         if other is not None:
             return other

@@ -21,6 +21,7 @@ from guards._fetch import is_a, plain_type
 __all__ = [
     "HeldWeakly",
     "constant_key",
+    "holds_nan",
     "is_constant",
     "is_constant_type",
     "obstacle",
@@ -179,6 +180,13 @@ def same_constant(a: object, b: object) -> bool:
     return constant_key(a) == constant_key(b)
 
 
+def holds_nan(value: Any) -> bool:
+    """Tell whether a constant that can be the key of a dict is nan, or holds it."""
+    if type(value) in (tuple, frozenset):
+        return any(map(holds_nan, value))
+    return type(value) in _BY_REPR and value != value
+
+
 def spell(value: object, limit: int = 120, depth: int = 3) -> str:
     """Write a value as a user would: no addresses, no code of foreign classes, no novel."""
     text = _spell(value, depth)
@@ -249,7 +257,8 @@ def _spell_container(value: Any, depth: int) -> str:
 
 def _spell_object(value: Any) -> str:
     if is_a(value, types.FunctionType):
-        return f"function {value.__module__}.{value.__qualname__}"
+        module = value.__module__  # whatever its globals call themselves
+        return f"function {f'{module}.' if is_a(module, str) else ''}{value.__qualname__}"
     if is_a(value, types.CodeType):
         return f"code of {value.co_name}"
     if is_a(value, types.BuiltinFunctionType):

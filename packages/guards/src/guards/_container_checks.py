@@ -69,6 +69,7 @@ class KeysCheck(OneSourceCheck):
         self.ordered, self.plain = ordered, plain
         self.keys: list[Any] = [snapshot(k) if is_constant(k) else weakly(source, k) for k in keys]
         self._constant = [is_constant(k) for k in keys]
+        self._described = ["" if is_constant(k) else spell(k) for k in keys]
         self._texts = all(type(key) is str for key in keys)
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
@@ -108,8 +109,10 @@ class KeysCheck(OneSourceCheck):
 
     def _spelled(self) -> list[str]:
         return [
-            spell(key) if constant else "a dead object" if key() is None else spell(key())
-            for key, constant in zip(self.keys, self._constant, strict=True)
+            spell(key) if constant else f"{described}{', which is dead' * (key() is None)}"
+            for key, constant, described in zip(
+                self.keys, self._constant, self._described, strict=True
+            )
         ]
 
     def expected(self) -> str:
@@ -186,8 +189,9 @@ class SetCheck(OneSourceCheck):
         found = values[0]
         if type(found) is not type(self.value) or not is_constant(found):
             return spell_found(found)
-        wanted = {member for member in self._in_order if type(member) is not HeldWeakly}
-        wanted |= {m.get() for m in self._in_order if type(m) is HeldWeakly}
+        # A dead member stands for itself, as nothing that can be found equals it.
+        alive = {m: m.get() if type(m) is HeldWeakly else m for m in self._in_order}
+        wanted = {m if type(m) is HeldWeakly and at is None else at for m, at in alive.items()}
         lacks, has_more = wanted - found, found - wanted
         parts = [f"without {', '.join(sorted(map(spell, lacks)))}"] if lacks else []
         parts += [f"with {', '.join(sorted(map(spell, has_more)))}"] if has_more else []

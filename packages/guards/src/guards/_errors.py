@@ -19,11 +19,28 @@ __all__ = [
     "UnknownAttributeError",
     "UnknownOperatorError",
     "UnsupportedGuardError",
+    "WrongArgumentError",
 ]
 
 
 class GuardError(Exception):
     """Base of every error that this package raises on its own account."""
+
+
+class WrongArgumentError(GuardError, TypeError, ValueError):
+    """A function or a class was given something that it cannot take.
+
+    Attributes:
+        function: what was called.
+        argument: which of its arguments it was; empty where there is no telling.
+        got: what was given.
+    """
+
+    def __init__(self, message: str, *, function: str, argument: str, got: object) -> None:
+        super().__init__(message)
+        self.function = function
+        self.argument = argument
+        self.got = got
 
 
 class CompileIdError(GuardError, ValueError):

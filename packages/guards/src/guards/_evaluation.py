@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, cast
 
+from guards._arguments import need_scope
 from guards._constants import constant_key
 from guards._emit import Emitter
 from guards._errors import MissingValueError, UnsupportedGuardError
 from guards._fetch import REFUSED, Absent
-from guards._source import ChainedSource, GuardSource, Source, guard_source_of
+from guards._source import ChainedSource, GuardSource, Source, guard_source_of, name_of
 
 __all__ = ["ChainedValueSource", "ValueSource"]
 
@@ -40,7 +41,7 @@ class ValueSource(Source):
         if known is not None:
             return known
         links = _links_without(self, "_name")
-        text = links[-1].base.name() if isinstance(links[-1], ChainedValueSource) else ""
+        text = name_of(links[-1].base) if isinstance(links[-1], ChainedValueSource) else ""
         for link in reversed(links):
             text = link._spell(text)
             link.__dict__["_name"] = text
@@ -94,6 +95,9 @@ class ValueSource(Source):
         Raises:
             MissingValueError: some link is not there, or only code of a class could tell.
         """
+        need_scope(f"{type(self).__name__}.get", "L", L)
+        if G is not None:
+            need_scope(f"{type(self).__name__}.get", "G", G)
         value = self.lookup(L, G)
         if type(value) is Absent:
             raise MissingValueError(self._why_absent(L, G, value), self.name())

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from guards._arguments import need_callable
+
 if TYPE_CHECKING:
     from guards._guard import Guard
 
@@ -24,6 +26,7 @@ def register_duplicate_input(predicate: Callable[[Guard], bool]) -> Callable[[Gu
     Such guards sort behind all others, since both sources must have been checked before.
     Registering the same function again changes nothing. Returns the predicate.
     """
+    need_callable("register_duplicate_input", "predicate", predicate)
     if predicate not in _duplicate_input:
         _duplicate_input.append(predicate)
     return predicate
@@ -35,6 +38,7 @@ def register_fsdp_guard_skip(switch: Callable[[], bool]) -> Callable[[], bool]:
     While it does, FSDP modules count as specialized ones. It is asked anew each time.
     Registering the same function again changes nothing. Returns the switch.
     """
+    need_callable("register_fsdp_guard_skip", "switch", switch)
     if switch not in _fsdp_guard_skip:
         _fsdp_guard_skip.append(switch)
     return switch

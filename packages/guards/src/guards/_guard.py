@@ -6,18 +6,16 @@ import functools
 import logging
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch.utils._traceback import CapturedTraceback, format_frame
 
+from guards._arguments import each_of, need, need_callable
 from guards._errors import DuplicateSourceError, ExportInfoError
 from guards._front_end import is_duplicate_input
-from guards._source import GuardSource, Source, guard_source_of, name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from guards._source import GuardSource, Source, guard_source_of, name_of, need_source
 
 __all__ = [
     "DuplicateInputs",
@@ -38,6 +36,13 @@ class SLoc:
 
     framework_loc: traceback.FrameSummary | str | None
     maybe_user_loc: str | None
+
+    def __post_init__(self) -> None:
+        framework, user = self.framework_loc, self.maybe_user_loc
+        known = framework is None or isinstance(framework, (str, traceback.FrameSummary))
+        need(known, "SLoc", "framework_loc", "a FrameSummary, a text or None", framework)
+        known = user is None or isinstance(user, str)
+        need(known, "SLoc", "maybe_user_loc", "a text or None", user)
 
     def __str__(self) -> str:
         location = self.framework_loc
@@ -89,6 +94,12 @@ class Guard:
     # What the installed torch notes on its guards, and ours have no place of their own for.
     _more: dict[str, Any] | None = field(default=None, init=False)
     _unserializable: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.originating_source, Source):
+            need_source("Guard", "originating_source", self.originating_source)
+        if not callable(self.create_fn):
+            need_callable("Guard", "create_fn", self.create_fn, "such as GuardBuilder.TYPE_MATCH")
 
     @property
     def name(self) -> str:
@@ -163,11 +174,15 @@ class Guard:
         try:
             return self.create_fn(builder, self)
         except Exception:
-            log.exception("Error while creating guard:\n%s", _text_of(self))
-            if self.stack:
-                frames = self.stack.format()
-                log.error("Created at:\n%s", "".join(frames[-4:]).rstrip())
+            self.log_failure()
             raise
+
+    def log_failure(self) -> None:
+        """Log that the guard could not be created, and the last frames of where it was made."""
+        log.error("Error while creating guard:\n%s", _text_of(self))
+        if self.stack:
+            frames = self.stack.format()
+            log.error("Created at:\n%s", "".join(frames[-4:]).rstrip())
 
     def is_specialized_nn_module(self) -> bool:
         kind = self.source
@@ -197,6 +212,8 @@ class Guard:
             ExportInfoError: another class, or another object while the first is alive. Nothing
                 has been changed then. (Some guarded objects, such as a slice, die at once.)
         """
+        listed = isinstance(code_list, (Sequence, Set)) and not isinstance(code_list, str)
+        need(listed, "Guard.set_export_info", "code_list", "a list of texts", code_list)
         known_class, known_object = self.guarded_class_weakref, self.obj_weakref
         if None not in (known_class, guarded_class) and not _same(known_class, guarded_class):
             raise _export_info_error(self, "guarded_class_weakref", known_class, guarded_class)
@@ -302,6 +319,8 @@ class DuplicateInputs(GuardEnvExpr):
     input_source_b: Source
 
     def __post_init__(self) -> None:
+        for name in ("input_source_a", "input_source_b"):
+            need_source("DuplicateInputs", name, getattr(self, name))
         if self.input_source_a == self.input_source_b:
             raise DuplicateSourceError(
                 "input_source_a and input_source_b must be two different sources, "
@@ -319,4 +338,7 @@ class StorageOverlap(GuardEnvExpr):
 
     def __post_init__(self) -> None:
         for name in ("overlapping_sources", "non_overlapping_sources"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            given = each_of(object, getattr(self, name), "StorageOverlap", name, "sources")
+            for source in given:
+                need_source("StorageOverlap", f"each of {name}", source)
+            object.__setattr__(self, name, tuple(given))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
 from torch.utils._ordered_set import OrderedSet
 from torch.utils._traceback import CapturedTraceback
 
+from guards._arguments import each_of, need
 from guards._current import user_stack
 from guards._guard import Guard
-from guards._source import ReachedThrough, Source
+from guards._source import ReachedThrough, Source, need_source
 
 __all__ = ["GuardsSet"]
 
@@ -22,6 +23,8 @@ class GuardsSet:
     """
 
     def __init__(self, inner: Iterable[Guard] | None = None) -> None:
+        if inner is not None and type(inner) is not type(self):
+            inner = each_of(Guard, inner, type(self).__name__, "inner", "guards")
         self.inner: OrderedSet[Guard] = OrderedSet(inner)
 
     def __iter__(self) -> Iterator[Guard]:
@@ -37,6 +40,8 @@ class GuardsSet:
         return guard in self.inner
 
     def __sub__(self, other: GuardsSet) -> GuardsSet:
+        if not isinstance(other, (GuardsSet, Set)):
+            return NotImplemented
         return type(self)(guard for guard in self.inner if guard not in other)
 
     def __repr__(self) -> str:
@@ -52,6 +57,7 @@ class GuardsSet:
         The user's stack, from the tracing context, is always kept. Neither replaces a stack that
         the guard has already.
         """
+        need(isinstance(guard, Guard), "GuardsSet.add", "guard", "a Guard", guard)
         if guard in self.inner:
             return
         if collect_debug_stack and guard.stack is None:
@@ -64,10 +70,11 @@ class GuardsSet:
     def update(self, *others: Iterable[Guard]) -> None:
         """Add all guards of all the others."""
         for other in others:
-            for guard in other:
+            for guard in each_of(Guard, other, "GuardsSet.update", "others", "guards"):
                 self.add(guard, skip=1)
 
     def remove_guards_with_source(self, source: Source) -> None:
         """Drop every guard on the source itself or on something reached through it."""
+        need_source("GuardsSet.remove_guards_with_source", "source", source)
         reached = ReachedThrough(source)
         self.inner = OrderedSet(g for g in self.inner if g.originating_source not in reached)

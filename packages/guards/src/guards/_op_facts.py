@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 
+from guards._constants import spell
 from guards._errors import UnknownOperatorError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _name_of(op: Any) -> str:
         )
     if isinstance(op, torch._ops.HigherOrderOperator):
         return f"higher_order::{op.name()}"
-    raise UnknownOperatorError(f"an operator or its name was expected, got {op!r}")
+    raise UnknownOperatorError(f"an operator or its name was expected, got {spell(op)}")
 
 
 _TAGS = {

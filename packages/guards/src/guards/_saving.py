@@ -21,11 +21,13 @@ from guards import (
     _tensor_checks,
 )
 from guards import _value_sources as value_sources
+from guards._arguments import each_of, need, need_scope
 from guards._builder import GuardBuilder
 from guards._checks import Check
 from guards._compile import CheckFunction, Scope, compile_guards
-from guards._constants import same_constant, spell
+from guards._constants import holds_nan, same_constant, spell
 from guards._errors import GuardError, SavedGuardsError, UnsupportedGuardError
+from guards._fetch import is_a
 from guards._guard import Guard
 from guards._saved_constants import read_constant, write_constant
 from guards._value_sources import ChainedValueSource, ValueSource
@@ -48,10 +50,12 @@ def saveable(cls: T) -> T:
     Register it under its class name, in the writing and in the reading process. A source must be
     a dataclass whose fields are constants; a check must have ``state`` and ``from_state``.
     """
+    known = is_a(cls, type) and issubclass(cls, (ValueSource, Check))
+    need(known, "saveable", "cls", "a class that derives from ValueSource or Check", cls)
     table: dict[str, Any] = _SOURCES if issubclass(cls, ValueSource) else _CHECKS
-    known = table.setdefault(cls.__name__, cls)
-    if known is not cls:
-        raise UnsupportedGuardError(f"another class is already saved as {cls.__name__}: {known!r}")
+    other = table.setdefault(cls.__name__, cls)
+    if other is not cls:
+        raise UnsupportedGuardError(f"another class is already saved as {cls.__name__}: {other!r}")
     return cls
 
 
@@ -87,7 +91,9 @@ def dumps(guards: Iterable[Guard] | CheckFunction) -> str:
         for guard, check in guards.checks:
             made.setdefault(guard, []).append(check)
     else:
-        made = {guard: list(guard._checks) for guard in guards}
+        remedy = "give it what compile_guards gave"
+        given = each_of(Guard, guards, "dumps", "guards", "guards", remedy)
+        made = {guard: list(guard._checks) for guard in given}
     entries: list[dict[str, Any]] = []
     refusals: dict[Guard, str] = {}
     for guard, checks in made.items():
@@ -124,9 +130,24 @@ def _write_check(check: Check) -> dict[str, Any]:
         name = "TensorCheck"
     elif _CHECKS.get(name) is not type(check):
         raise UnsupportedGuardError(f"{name} cannot be saved: register it with guards.saveable")
+    if isinstance(check, _own_dict_checks.AbsentCheck) and check.key:
+        _refuse_nan(check.expression(), check.key["key"], "DICT_KEYS_MATCH")
     state = {key: write_constant(value) for key, value in check.state().items()}
     sources = [check.guarded] if isinstance(check, _own_dict_checks.AbsentCheck) else check.sources
     return {"check": name, "sources": [_write_source(s) for s in sources], "state": state}
+
+
+def _refuse_nan(what: str, key: object, remedy: str) -> None:
+    """Refuse nan as a key, or within one: a dict knows it by its identity.
+
+    Raises:
+        UnsupportedGuardError: the key is or holds nan.
+    """
+    if holds_nan(key):
+        raise UnsupportedGuardError(
+            f"{what} cannot be saved: a dict finds nan by its identity, which means nothing in "
+            f"another process; use {remedy}"
+        )
 
 
 def _write_source(source: Any) -> list[Any]:
@@ -135,6 +156,8 @@ def _write_source(source: Any) -> list[Any]:
         name = type(source).__name__
         if _SOURCES.get(name) is not type(source):
             raise UnsupportedGuardError(f"{name} cannot be saved: register it with guards.saveable")
+        if isinstance(source, value_sources.GetItemSource):
+            _refuse_nan(source.name(), source.index, "EQUALS_MATCH on the whole dict")
         own = {
             f.name: write_constant(getattr(source, f.name))
             for f in fields(source)
@@ -283,6 +306,8 @@ def _read_source(saved: Any, where: str) -> ValueSource:
             make: Any = cls
             source = make(**values) if source is None else make(source, **values)
             source.name()
+            if isinstance(source, value_sources.GetItemSource):
+                _refuse_nan(source.name(), source.index, "another key")
         except GuardError as error:
             raise SavedGuardsError(f"{where}: {error}") from None
         except Exception as error:
@@ -299,7 +324,11 @@ def verify(text: str, L: Scope, G: Scope | None = None) -> list[str]:
 
     Raises:
         SavedGuardsError: the text cannot be read at all.
+        WrongArgumentError: ``L`` or ``G`` is no mapping.
     """
+    need_scope("verify", "L", L)
+    if G is not None:
+        need_scope("verify", "G", G)
     guards = loads(text)
     differences: list[str] = []
     if json.loads(dumps(guards)) != json.loads(text):

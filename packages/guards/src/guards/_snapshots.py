@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch.utils._ordered_set import OrderedSet
 
+from guards._arguments import each_of, need, need_scope
 from guards._errors import SnapshotError
 from guards._guard import Guard, GuardEnvExpr
 from guards._guards_set import GuardsSet
@@ -49,11 +50,17 @@ class GuardsCheckpointState:
     def __init__(
         self, dynamo_guards: Iterable[Guard], aotautograd_guards: Iterable[GuardEnvExpr] = ()
     ) -> None:
-        self.dynamo_guards: OrderedSet[Guard] = OrderedSet(dynamo_guards)
-        self.aotautograd_guards: tuple[GuardEnvExpr, ...] = tuple(aotautograd_guards)
+        name = type(self).__name__
+        self.dynamo_guards: OrderedSet[Guard] = OrderedSet(
+            each_of(Guard, dynamo_guards, name, "dynamo_guards", "guards")
+        )
+        self.aotautograd_guards: tuple[GuardEnvExpr, ...] = tuple(
+            each_of(GuardEnvExpr, aotautograd_guards, name, "aotautograd_guards", "GuardEnvExprs")
+        )
 
     def diff(self, other: GuardsCheckpointState) -> set[Guard | GuardEnvExpr] | None:
         """Give the guards of both kinds that are here and not in the other one, None if none."""
+        _check_class(other, GuardsCheckpointState)
         lost = {guard for guard in self.dynamo_guards if guard not in other.dynamo_guards}
         lost_env = {e for e in self.aotautograd_guards if e not in other.aotautograd_guards}
         return (lost | lost_env) or None
@@ -123,6 +130,7 @@ class ModuleContextCheckpointState(_NamedState):
     """A snapshot of a :class:`ModuleContext`."""
 
     def __init__(self, nn_modules: Mapping[str, Any]) -> None:
+        need_scope(type(self).__name__, "nn_modules", nn_modules)
         self.nn_modules: dict[str, Any] = dict(nn_modules)
 
     @property
@@ -131,6 +139,7 @@ class ModuleContextCheckpointState(_NamedState):
 
     def diff(self, other: ModuleContextCheckpointState) -> set[str] | None:
         """Give the names of modules that are here and not in the other one, None if none."""
+        _check_class(other, ModuleContextCheckpointState)
         return _diff(self.nn_modules, other.nn_modules)
 
 
@@ -157,6 +166,11 @@ class GlobalContextCheckpointState(_NamedState):
     """A snapshot of a :class:`GlobalContext`."""
 
     def __init__(self, global_states: Mapping[str, GlobalState]) -> None:
+        need_scope(type(self).__name__, "global_states", global_states)
+        for name, entry in global_states.items():
+            pair = isinstance(entry, (tuple, list)) and len(entry) == 2 and callable(entry[0])
+            wanted = "a setter and the value to call it with"
+            need(pair, type(self).__name__, f"global_states[{name!r}]", wanted, entry)
         self.global_state: dict[str, GlobalState] = dict(global_states)
 
     @property
@@ -165,6 +179,7 @@ class GlobalContextCheckpointState(_NamedState):
 
     def diff(self, other: GlobalContextCheckpointState) -> set[str] | None:
         """Give the names of states that are here and not in the other one, None if none."""
+        _check_class(other, GlobalContextCheckpointState)
         return _diff(self.global_state, other.global_state)
 
 
@@ -218,7 +233,7 @@ def _check_class(state: object, wanted: type) -> None:
     if not isinstance(state, wanted):
         raise SnapshotError(
             f"expected a {wanted.__name__}, got a {type(state).__name__}: "
-            "restore what copy_graphstate of the same class of context gave"
+            "take what copy_graphstate of the same class of context gave"
         )
 
 

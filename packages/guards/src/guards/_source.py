@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from guards._arguments import need
 from guards._front_end import skips_fsdp_guards
 
 if TYPE_CHECKING:
     from guards._guard import Guard
 
-__all__ = ["ChainedSource", "GuardSource", "Source", "guard_source_of", "name_of"]
+__all__ = ["ChainedSource", "GuardSource", "Source", "guard_source_of", "name_of", "need_source"]
 
 
 class GuardSource(enum.Enum):
@@ -121,6 +122,9 @@ class ChainedSource(Source):
 
     base: Source
 
+    def __post_init__(self) -> None:
+        need_source(type(self).__name__, "base", self.base)
+
     def guard_source(self) -> GuardSource:
         return cast(GuardSource, guard_source_of(self._deciding("guard_source")))
 
@@ -149,16 +153,38 @@ class ChainedSource(Source):
 
 def name_of(source: Source) -> str:
     """Read the name of a source, whether its class has it as a method or as a property."""
-    name: Any = source.name
+    try:
+        name: Any = source.name
+    except AttributeError:
+        need_source("name_of", "source", source)
+        raise
     found: str = name() if callable(name) else name
     return found
 
 
 def guard_source_of(source: Source) -> GuardSource | None:
     """Read a source's kind of place, whether its class has it as a method or as a property."""
-    kind: Any = source.guard_source
+    try:
+        kind: Any = source.guard_source
+    except AttributeError:
+        need_source("guard_source_of", "source", source)
+        raise
     found: GuardSource | None = kind() if callable(kind) else kind
     return found
+
+
+def need_source(function: str, argument: str, got: object) -> None:
+    """Refuse what is no source; one of a front end's own need not derive from ours.
+
+    Raises:
+        WrongArgumentError: it has no name, or no kind of place.
+    """
+    if not isinstance(got, Source):
+        has_both = all(hasattr(got, name) for name in ("name", "guard_source"))
+        need(has_both, function, argument, "a source", got, _SOURCES_START)
+
+
+_SOURCES_START = "such as LocalSource('x')"
 
 
 class ReachedThrough:

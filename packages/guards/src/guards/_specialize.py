@@ -13,10 +13,12 @@ from typing import Any, Generic, TypeVar, cast
 
 import torch
 
+from guards._arguments import need, wrong_call
 from guards._assumptions import Assumptions, CannotSpecialize
 from guards._builder import GuardBuilder
 from guards._cache import CacheStats, GuardedCache
 from guards._compile import compile_guards
+from guards._constants import spell
 from guards._errors import GuardError, UnsupportedGuardError
 from guards._explanation import Explanation
 from guards._fetch import is_a
@@ -39,6 +41,10 @@ class Specialized(Generic[R]):
     """
 
     def __init__(self, function: Callable[..., R], limit: int, patience: int) -> None:
+        wanted = "a whole number from 1 on"
+        need(type(limit) is int and limit >= 1, "specialize", "limit", wanted, limit)
+        whole = type(patience) is int and patience >= 0
+        need(whole, "specialize", "patience", "a whole number from 0 on", patience)
         self.function = function
         self.refusals: list[str] = []
         self._patience = patience
@@ -99,8 +105,16 @@ class Specialized(Generic[R]):
         return self._cache.stats
 
     def explain_miss(self, *args: Any, **kwargs: Any) -> list[Explanation]:
-        """Say for each record why it would not do for a call, the nearest one first."""
-        return self._cache.explain_miss(self._bind(*args, **kwargs))
+        """Say for each record why it would not do for a call, the nearest one first.
+
+        Raises:
+            WrongArgumentError: the function takes no such arguments.
+        """
+        try:
+            L = self._bind(*args, **kwargs)
+        except TypeError as error:
+            raise wrong_call(self._name, error, (args, kwargs)) from None
+        return self._cache.explain_miss(L)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -138,7 +152,7 @@ def _take_apart(function: Any) -> tuple[Any, Callable[..., dict[str, Any]]]:
     inner = inner.__func__ if is_a(inner, types.MethodType) else inner
     if not is_a(inner, types.FunctionType):
         raise UnsupportedGuardError(
-            f"specialize takes a Python function, a method or a module, got {function!r}"
+            f"specialize takes a Python function, a method or a module, got {spell(function)}"
         )
     parameters = list(inspect.signature(inner, follow_wrapped=False).parameters.values())[skipped:]
     return inner, _make_binder(parameters)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from guards._arguments import need
 from guards._compile_id import CompileId, TraceId
 from guards._current import current, user_stack
 from guards._errors import NoContextError, UnknownAttributeError
@@ -37,15 +38,13 @@ class CompileContext:
         shape_env_guards: the guards on shapes as text, for people who debug.
 
     Raises:
-        TypeError: ``compile_id`` is neither a CompileId nor None.
+        WrongArgumentError: ``compile_id`` is neither a CompileId nor None.
     """
 
     def __init__(self, compile_id: CompileId | None) -> None:
-        if compile_id is not None and not isinstance(compile_id, CompileId):
-            raise TypeError(
-                f"compile_id must be a CompileId or None, got {compile_id!r}; "
-                "CompileId.from_string reads one from text"
-            )
+        known = compile_id is None or isinstance(compile_id, CompileId)
+        remedy = "CompileId.from_string reads one from text"
+        need(known, "CompileContext", "compile_id", "a CompileId or None", compile_id, remedy)
         self.compile_id = compile_id
         self.attempt = 0
         self.shape_env_guards: list[str] = []
@@ -203,6 +202,9 @@ class TracingContext:
         Raises:
             NoContextError: on entering, when no trace runs.
         """
+        known = frame_summary is None or isinstance(frame_summary, traceback.FrameSummary)
+        where, wanted = "TracingContext.current_frame", "a traceback.FrameSummary or None"
+        need(known, where, "frame_summary", wanted, frame_summary)
         return _CurrentFrame(frame_summary)
 
     @staticmethod
@@ -234,6 +236,8 @@ class TracingContext:
 
 def compile_context(context: C) -> AbstractContextManager[C]:
     """Make ``context`` this thread's compilation for the length of a ``with``."""
+    known = context is None or isinstance(context, CompileContext)
+    need(known, "compile_context", "context", "a CompileContext or None", context)
     return _Compiling(context)
 
 
@@ -243,6 +247,8 @@ def tracing(context: T) -> AbstractContextManager[T]:
     An exception that passes through gets the user's stack as ``real_stack``, unless it has one.
     On the way out, ``cleanup()`` of the fake mode's shape environment is called.
     """
+    known = context is None or isinstance(context, TracingContext)
+    need(known, "tracing", "context", "a TracingContext or None", context)
     return _Tracing(context)
 
 

@@ -164,6 +164,7 @@ class AttrSource(ChainedValueSource):
     remedy: ClassVar[str] = "AttrSource(…, allow_call=True) runs that code"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("an attribute", str, self.member)
         _need("allow_call", bool, self.allow_call)
 
@@ -205,6 +206,7 @@ class GetItemSource(ChainedValueSource):
     remedy: ClassVar[str] = "GetItemSource(…, allow_call=True) runs that code"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("allow_call", bool, self.allow_call)
         why_not = obstacle(self.index)
         if why_not is not None:
@@ -255,6 +257,7 @@ class ConstDictKeySource(ChainedValueSource):
     index: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("the position of a key", int, self.index)
 
     def _spell(self, base: str) -> str:
@@ -276,6 +279,7 @@ class LengthSource(ChainedValueSource):
     remedy: ClassVar[str] = "LengthSource(…, allow_call=True) runs that code"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("allow_call", bool, self.allow_call)
 
     def _spell(self, base: str) -> str:
@@ -306,6 +310,7 @@ class CellContentsSource(ChainedValueSource):
     freevar: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("a variable of a function", str, self.freevar)
 
     def _spell(self, base: str) -> str:
@@ -338,6 +343,7 @@ class DefaultsSource(ChainedValueSource):
     index: int | str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("a default", str if is_a(self.index, str) else int, self.index)
 
     def _spell(self, base: str) -> str:
@@ -366,6 +372,7 @@ class ParamBufferSource(ChainedValueSource):
     param_name: str
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("a parameter or buffer", str, self.param_name)
         if self.param_name.count(".") > _MOST_PARTS:
             raise UnsupportedGuardError(f"a parameter lies at most {_MOST_PARTS} modules deep")
@@ -423,6 +430,7 @@ class TensorPropertySource(ChainedValueSource):
     idx: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _need("a property of a tensor", str, self.prop)
         if self.idx is not None:
             _need("a dimension", int, self.idx)

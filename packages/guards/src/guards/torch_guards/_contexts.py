@@ -11,6 +11,7 @@ import torch._guards as _installed
 
 import guards
 from guards import CompileContext, Guard, Source
+from guards._arguments import each_of
 from guards._current import current
 from guards._fake_mode import places, the_one_of
 from guards.torch_guards._subgraph_caches import HopDispatchSetCache
@@ -58,7 +59,7 @@ class GuardsSet(guards.GuardsSet):
 
     def update(self, *others: Iterable[Guard]) -> None:
         for other in others:
-            for guard in other:
+            for guard in each_of(Guard, other, "GuardsSet.update", "others", "guards"):
                 self.add(guard, skip=1)
 
     def remove_guards_with_source(self, source: Source) -> None:
