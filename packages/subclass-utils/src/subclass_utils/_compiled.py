@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from subclass_utils._copying import make_described
-from subclass_utils._torch_private import as_plain_tangent
+from subclass_utils._shared_data import reclaim, root_of
+from subclass_utils._torch_private import as_plain_tangent, is_functional
 
 __all__ = ["concrete", "example_of_gradient", "gradient_as_foreseen", "parts_of", "put_together"]
 
@@ -32,8 +33,14 @@ def concrete(value: Any) -> Any:
 
 
 def parts_of(wrapper: Any) -> tuple[list[str], Any]:
-    """Give the names of a wrapper's inner tensors, and what else it takes to build it again."""
+    """Give the names of a wrapper's inner tensors, and what else it takes to build it again.
+
+    A compiled function writes into the inner tensors themselves, so they are the wrapper's own
+    from then on.
+    """
     cls = type(wrapper)
+    if not cls._transparent:
+        reclaim(root_of(wrapper))
     metadata = tuple(concrete(getattr(wrapper, name)) for name in cls.metadata)
     outside: tuple[Any, ...] = ()
     if not cls._transparent:
@@ -70,6 +77,10 @@ def put_together(
     made = make_described(cls, description, tensors, requires_grad)
     for name, value in zip(cls.metadata, metadata, strict=True):
         setattr(made, name, value)
+    if type(tensors[0]) is not torch.Tensor and is_functional(tensors[0]):
+        made.__dict__["_argument"] = "whole"
+        if cls._is_part:
+            tensors[0].__dict__["_argument"] = "view"
     return made
 
 

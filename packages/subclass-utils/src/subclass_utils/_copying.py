@@ -107,8 +107,11 @@ def as_view_of(value: Any, source: Any) -> Any:
     return made
 
 
-_OF_THIS_OBJECT = {"_family", "_family_seen", "_from_data", "_lent"}
-"""Attributes that say with whom an object shares its data: a copy shares it with nobody."""
+_OF_THIS_OBJECT = {"_argument", "_family", "_family_seen", "_from_data", "_lent"}
+"""Attributes that say with whom an object shares its data: a copy shares it with nobody.
+
+`_argument` is one of a compiled function, while torch.compile finds out what is written there.
+"""
 
 
 # ── copy ────────────────────────────────────────────────────────────────────────────────────────

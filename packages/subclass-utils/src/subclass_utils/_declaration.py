@@ -125,7 +125,7 @@ def check_class(cls: type[Any], overridden: set[str]) -> None:
 
 
 # What is kept in a wrapper's `__dict__` beside what its class declares.
-_RESERVED = {"_family", "_family_seen", "_from_data", "_is_param", "_lent"}
+_RESERVED = {"_argument", "_family", "_family_seen", "_from_data", "_is_param", "_lent"}
 
 
 def _is_of_base(cls: type[Any], name: str) -> bool:

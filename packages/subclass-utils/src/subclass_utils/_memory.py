@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NoReturn
+from weakref import ref
 
 import torch
 
 from subclass_utils._errors import MemorylessError
+from subclass_utils._torch_private import is_fake, share_storage
 
 __all__ = ["NoMemory"]
 
@@ -39,6 +41,7 @@ class NoStorage(torch.UntypedStorage):
     _wrapper_class: type[Any]
     _storage: torch.UntypedStorage
     _device: torch.device
+    _traced: ref[Any] | None = None  # a wrapper with this storage that torch.compile traces with
 
     @property
     def _cdata(self) -> int:
@@ -123,7 +126,23 @@ class NoMemory:
             made = make(0, device="meta")  # not of its size, which may be a symbol
             made._storage, made._device, made._wrapper_class = storage, storage.device, type(self)
             storage._stands_for = made
+        if (made._traced is None or made._traced() is None) and is_fake(self):
+            made._traced = ref(self)
         return made  # type: ignore[no-any-return]
+
+    def set_(self, source: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Take over the data of another tensor, or of the storage of a plain one.
+
+        With the storage of a wrapper's outside, torch.compile says so which of the wrappers that
+        it traces with share data. Their inner tensors it sees to by itself.
+        """
+        traced = source._traced and source._traced() if isinstance(source, NoStorage) else None
+        if traced is None:
+            given = args if source is None else (source, *args)
+            set_: Any = torch.Tensor.set_
+            return set_(self, *given, **kwargs)
+        share_storage(self, traced)  # type: ignore[arg-type]
+        return self
 
     def data_ptr(self) -> NoReturn:
         """Raise: ask an inner tensor."""

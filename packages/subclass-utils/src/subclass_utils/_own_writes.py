@@ -9,7 +9,14 @@ import torch
 from dispatch_core import HandlerError
 
 from subclass_utils._roles import Roles, TensorResult, each_in
-from subclass_utils._shared_data import in_one_memory, inner_of, reclaim, root_of, settle
+from subclass_utils._shared_data import (
+    check_argument,
+    in_one_memory,
+    inner_of,
+    reclaim,
+    root_of,
+    settle,
+)
 from subclass_utils._torch_private import increment_version
 
 __all__ = ["OwnWrites"]
@@ -32,6 +39,28 @@ class _Before:
         self.inner: list[Any] = inner_of(tensor) if ours else []
         self.inner_versions = [_version(inner) for inner in self.inner]
         self.metadata = [getattr(tensor, name) for name in cls.metadata] if ours else []
+
+
+def _keep_argument(before: _Before) -> None:
+    """Write what a handler put in the place of an inner tensor into that one.
+
+    So torch.compile sees it.
+
+    Raises: ViewError where it cannot.
+    """
+    wrapper, cls = before.tensor, type(before.tensor)
+    names: Any = cls.inner_tensors  # type: ignore[attr-defined]
+    metadata: Any = cls.metadata  # type: ignore[attr-defined]
+    pairs = zip(names, before.inner, inner_of(wrapper), strict=True)
+    others = [(name, old, new) for name, old, new in pairs if new is not old]
+    check_argument(
+        wrapper,
+        [getattr(wrapper, name) for name in metadata] != before.metadata
+        or any(old.size() != new.size() or old.dtype is not new.dtype for _, old, new in others),
+    )
+    for name, old, new in others:
+        old.copy_(new)
+        setattr(wrapper, name, old)
 
 
 class OwnWrites:
@@ -70,6 +99,9 @@ class OwnWrites:
         Raises: HandlerError where the result is another tensor than the one to be written.
         """
         result = self._answer(args, kwargs, result)
+        for each in before:
+            if each.inner and "_argument" in each.tensor.__dict__:
+                _keep_argument(each)
         self._count(before)
         if not self.cls._transparent:
             for each in before:

@@ -24,6 +24,7 @@ __all__ = [
     "Family",
     "Memories",
     "Step",
+    "check_argument",
     "connect",
     "disconnect",
     "extent_of",
@@ -467,6 +468,7 @@ def fill(target: Any, source: Any) -> None:
     exchanged = any(
         own.size() != new.size() or own.dtype is not new.dtype for _, own, new in pairs
     ) or any(getattr(target, name) != getattr(source, name) for name in cls.metadata)
+    check_argument(target, exchanged)
     links = _links_of(target)
     if any(link.apart or not (link.follows or link.in_memory) for link in links) or (
         exchanged and not all(link.follows for link in links)
@@ -481,6 +483,28 @@ def fill(target: Any, source: Any) -> None:
     for link in links:
         if exchanged or not link.in_memory:
             link.follow()
+
+
+def check_argument(target: Any, exchanged: bool) -> None:
+    """Refuse a write that torch.compile would lose: it sees what is written into inner tensors.
+
+    `exchanged` if the write gives a wrapper another shape, other inner tensors or metadata.
+
+    Raises: ViewError where the wrapper is an argument of the function that is being compiled.
+    """
+    kind = target.__dict__.get("_argument")
+    if kind == "view":
+        raise ViewError(
+            f"a compiled function writes into its argument, a view of a {type(target).__qualname__}"
+            "'s plain value; torch.compile cannot bring that to the wrapper. Give the function "
+            "the wrapper and take the view inside, or write outside of the function."
+        )
+    if kind is not None and exchanged:
+        raise ViewError(
+            f"a compiled function gives its argument, a {type(target).__qualname__}, another "
+            "shape, other metadata or inner tensors of another size; torch.compile would leave "
+            "the old ones. Change a clone() and return that, or do it outside of the function."
+        )
 
 
 def _links_of(root: Any) -> list[Link]:
@@ -518,6 +542,7 @@ def replace(target: Any, source: Any, plain: torch.Tensor) -> None:
             "its data and cannot follow a change of its shape in place. Give them up first, or "
             "use the operator that gives a new tensor."
         )
+    check_argument(target, True)
     target.__dict__.pop("_family", None)
     outside = describe_outside(source)
     if source.layout is plain.layout is torch.strided:

@@ -24,6 +24,7 @@ __all__ = [
     "KEY_OF_ALL_CALLS",
     "WRAPPER_KEY",
     "WRAPPER_KEYS",
+    "apply_node",
     "as_plain_tangent",
     "composite_kernel",
     "composite_out_operators",
@@ -48,6 +49,7 @@ __all__ = [
     "make_outside",
     "mkldnn_layout",
     "modes_are_open",
+    "name_nodes",
     "no_torch_function",
     "others_are_watching",
     "outside_of_handlers",
@@ -333,17 +335,32 @@ def fast_redispatch(op: Any) -> Callable[..., Any]:
     return redispatch
 
 
+def apply_node(function: Any) -> Callable[..., Any]:
+    """Give what `apply` of an autograd function ends in, without its look for transforms."""
+    apply: Callable[..., Any] = super(torch.autograd.Function, function).apply
+    return apply
+
+
+def name_nodes(function: Any, name: str) -> None:
+    """Say what the nodes of an autograd function are called, which `grad_fn` shows."""
+    _look_up(function, "_backward_cls").__name__ = name
+
+
 def is_fake(tensor: object) -> bool:
-    """Say whether a tensor is one that torch.compile traces with."""
-    cls = type(tensor)
-    return cls.__name__ in ("FakeTensor", "FunctionalTensor") and cls.__module__.startswith(
-        "torch._subclasses"
-    )
+    """Say whether a tensor, or what a wrapper holds, is one that torch.compile traces with."""
+    return _traced_type(tensor) in ("FakeTensor", "FunctionalTensor")
 
 
 def is_functional(tensor: object) -> bool:
-    """Say whether a tensor is one with which torch.compile finds out what is a view of what."""
-    return is_fake(tensor) and type(tensor).__name__ == "FunctionalTensor"
+    """Say whether torch.compile finds out with a tensor, or what it holds, what is a view."""
+    return _traced_type(tensor) == "FunctionalTensor"
+
+
+def _traced_type(tensor: object) -> str | None:
+    while hasattr(type(tensor), "inner_tensors"):
+        tensor = getattr(tensor, type(tensor).inner_tensors[0], None)  # type: ignore[attr-defined]
+    cls = type(tensor)
+    return cls.__name__ if cls.__module__.startswith("torch._subclasses") else None
 
 
 # ── torch.compile ───────────────────────────────────────────────────────────────────────────────
