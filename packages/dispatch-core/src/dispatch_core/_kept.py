@@ -15,7 +15,8 @@ kept_scopes: ContextVar[tuple[tuple[object, frozenset[Any]], ...]] = ContextVar(
 
 def is_kept(op: Any) -> bool:
     """Say whether `keep_composite` holds an overload together in this thread."""
-    return any(op in ops for _, ops in kept_scopes.get())
+    scopes = kept_scopes.get()
+    return bool(scopes) and any(op in ops for _, ops in scopes)
 
 
 @contextmanager

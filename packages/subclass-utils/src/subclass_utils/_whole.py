@@ -15,34 +15,22 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from dispatch_core._for_subclass_utils import is_kept, let_classes_answer
+from dispatch_core._for_subclass_utils import let_classes_answer
 
-from subclass_utils._fast_lists import wrapping
+from subclass_utils._linear import linear_kernel
 from subclass_utils._torch_private import (
     composite_out_operators,
     fall_through_wrapper_key,
-    fast_redispatch,
-    has_tangents,
-    increment_version,
     keys_below_wrapper_key,
     modes_are_open,
-    others_are_watching,
-    outside_of_handlers,
-    stops_before_autograd,
     without_modes,
     wrapper_kernels,
 )
-from subclass_utils._transparent import Transparent
 from subclass_utils._wrapper import WrapperTensor
 
 __all__: list[str] = []
 
 _aten = torch.ops.aten
-_linear = _aten.linear.default
-_plain_linear: Any = torch.nn.functional.linear  # quicker than the overload
-_redispatch_linear = fast_redispatch(_linear)
-_is_grad_enabled = torch.is_grad_enabled
-_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 
 
 def _tensor_split(self: Any, sections: Any, dim: int) -> Any:
@@ -108,85 +96,13 @@ def _tensor_split_kernel(keys: Any, self: Any, sections: Any, dim: int = 0) -> A
     return op.redispatch(keys & keys_below_wrapper_key, self, sections, dim)
 
 
-def _linear_kernel(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
-    """Run linear at once where it may be, and in parts elsewhere."""
-    if bias is not None and input.dim() != 2:
-        return _linear_in_parts(keys, input, weight, bias)
-    if not _is_grad_enabled() or not (
-        input.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
-    ):
-        answer = _linear_at_once(keys, input, weight, bias)
-        if answer is not None:
-            return answer
-    return _redispatch_linear(keys & keys_below_wrapper_key, input, weight, bias)
-
-
-def _linear_at_once(keys: Any, input: Any, weight: Any, bias: Any) -> Any:
-    """Run linear on the inner tensors; None where somebody may want to see its parts."""
-    cls = input.__class__
-    if (
-        weight.__class__ is not cls
-        or not (bias is None or bias.__class__ is cls)
-        or input.dim() != 2
-        or stops_before_autograd(keys)
-        or is_kept(_linear)
-        or not outside_of_handlers()
-        or has_tangents()
-        or modes_are_open()
-    ):
-        return None
-    wrap = _linear_wrap(cls)
-    if wrap is None:
-        return None
-    name = cls.inner_tensors[0]
-    args = getattr(input, name), getattr(weight, name)
-    if bias is None:
-        return wrap(_plain_linear(*args), input)
-    return wrap(_plain_linear(*args, getattr(bias, name)), bias)  # addmm's first argument
-
-
-def _linear_wrap(cls: Any) -> Any:
-    """Give what wraps the result of the whole; None where the class may want to see the parts."""
-    if cls.__torch_dispatch__.__func__ is not _dispatch:
-        return None
-    key = cls._entries[_linear], "whole"  # the entries are others once a handler is registered
-    try:
-        return cls._plans[key]
-    except KeyError:
-        sees_parts = not cls._transparent or cls._wants_parts()
-        wrap = None if sees_parts else wrapping(cls, Transparent(cls, _linear))
-        cls._plans[key] = wrap
-        return wrap
-
-
-def _linear_in_parts(keys: Any, input: Any, weight: Any, bias: Any) -> Any:
-    """Run linear's parts, and count the writes that torch left out.
-
-    Torch adds the bias in place, but not where the bias is a subclass. Whether there was such an
-    addition is seen by the result: a bias that went into addmm left that, or a view of it.
-    """
-    result = _redispatch_linear(keys & keys_below_wrapper_key, input, weight, bias)
-    if (
-        isinstance(bias, WrapperTensor)
-        and isinstance(result, WrapperTensor)
-        and type(result)._transparent
-        and not (result.is_inference() or result._is_view() or others_are_watching())
-        and not (has_tangents() and torch.autograd.forward_ad.unpack_dual(bias).tangent is not None)
-    ):
-        removes_dim = input.dim() == 1 and weight.dim() == 2  # matmul's squeeze_
-        inner = getattr(result, result.inner_tensors[0])
-        for tensor in (result, inner) if not inner.is_inference() else (result,):
-            increment_version((tensor,) * (2 if removes_dim else 1))
-    return result
-
-
 def _register() -> tuple[Any, ...]:
     """Register the kernels for tensors that carry the wrappers' own dispatch key."""
     passes_on = fall_through_wrapper_key()
     let_classes_answer()  # operators that are younger than the first class with a table
     register = wrapper_kernels("aten")
     register("aten::tensor_split.tensor_indices_or_sections", _tensor_split_kernel)
-    register("aten::linear", _linear_kernel)
+    register("aten::linear", linear_kernel)
     rank = [
         f"aten::linalg_matrix_rank.{name}".removesuffix(".default")
         for name in _aten.linalg_matrix_rank.overloads()
