@@ -62,6 +62,8 @@ ATTEMPTS = {
     "set_ in places": ("torch.ones(0).set_(w.untyped_storage(), 0, (3,)).sum()", ""),
     "set_ of itself": ("w.set_(w.untyped_storage()); w + 1", ""),
     "ByteTensor": ("torch.ByteTensor(w.untyped_storage()) + 1", ""),
+    "plain.data": ("plain.data = w", ""),
+    "Parameter.data": ("torch.nn.Parameter(plain).data = w", ""),
     "copy out": ("torch.ones(3).untyped_storage().copy_(w.untyped_storage())", ""),
     **{
         f"untyped_storage {attempt}": (code, "{inner}.untyped_storage()")

@@ -87,6 +87,7 @@ def _register_kernels() -> None:
     import_module("subclass_utils._whole")  # Python lets one thread do it, and the others wait
     import_module("subclass_utils._sequences")
     import_module("subclass_utils._collectives")
+    import_module("subclass_utils._set_data")
     _kernels_are_registered = True
 
 

@@ -22,6 +22,7 @@ from dispatch_core._for_subclass_utils import look_up
 __all__ = [
     "HIGHER_ORDER_OPERATOR",
     "KEY_OF_ALL_CALLS",
+    "KEY_OF_SUBCLASSES",
     "WRAPPER_KEY",
     "WRAPPER_KEYS",
     "apply_node",
@@ -43,6 +44,7 @@ __all__ = [
     "is_functional",
     "is_zero_tensor",
     "keys_below_all_calls",
+    "keys_below_subclasses",
     "keys_below_wrapper_key",
     "looking_for_no_modes",
     "looks_for_modes",
@@ -93,6 +95,11 @@ KEY_OF_ALL_CALLS = "BackendSelect"
 keys_below_all_calls: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(
     _look_up(torch._C, "_parse_dispatch_key")(KEY_OF_ALL_CALLS)
 )
+
+KEY_OF_SUBCLASSES = "PythonTLSSnapshot"
+"""A dispatch key that every subclass with a `__torch_dispatch__` carries, whoever wrote it."""
+
+keys_below_subclasses: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(_snapshot_key)
 dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
 
 
