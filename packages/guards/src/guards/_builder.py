@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from guards._own_dict_checks import AbsentCheck, PresentCheck, TrainingCheck
 from guards._relation_check import RelationCheck
 from guards._source import Source, name_of, need_source
 from guards._state_checks import StateCheck, read_state
-from guards._tensor_checks import OverlapCheck, SameObjectCheck, TensorCheck
+from guards._tensor_checks import OverlapCheck, SameObjectCheck, TensorCheck, TensorFacts
 from guards._value_sources import ValueSource
 
 __all__ = ["GuardBuilder"]
@@ -59,6 +59,7 @@ class GuardBuilder(GuardBuilderBase):
         self.G: Scope = {} if G is None else G
         self.checks: list[tuple[Guard, Check]] = []
         self._values: dict[Source, Any] = {}
+        self._alike: dict[Hashable, Any] = {}  # torch's checks of single tensors
 
     # ── for create functions ────────────────────────────────────────────────────────────────────
 
@@ -284,13 +285,17 @@ class GuardBuilder(GuardBuilderBase):
         self.add(guard, check, value)
 
     def _tensor_check(self, guard: Guard, value: torch.Tensor, *dynamic: Any) -> TensorCheck:
-        with torch._C.DisableTorchFunction():
-            sizes = _open_dims(guard, list(torch.Tensor.size(value)), dynamic[0])
+        facts = TensorFacts(value)
+        with torch._C.DisableTorchFunction():  # asked once more, a tensor says why it has none
+            size = list(torch.Tensor.size(value)) if facts.size is None else facts.size
+            sizes = _open_dims(guard, size, dynamic[0])
             try:
-                strides = _open_dims(guard, list(torch.Tensor.stride(value)), dynamic[1])
+                stride = list(torch.Tensor.stride(value)) if facts.stride is None else facts.stride
+                strides = _open_dims(guard, stride, dynamic[1])
             except RuntimeError:  # a layout without strides
                 strides = None
-        return TensorCheck(self.source(guard), value, sizes, strides)
+        source = self.source(guard)
+        return TensorCheck(source, value, sizes, strides, facts=facts, alike=self._alike)
 
     def DUPLICATE_INPUT(self, guard: Guard, source_b: Source) -> None:
         """Guard on two sources holding the very same object."""
@@ -374,13 +379,16 @@ def _dimensions(dynamic: Any) -> list[int] | None:
     """Give the dimensions that may change; None for all of them."""
     if dynamic is True:
         return None
-    dims = () if dynamic is False or dynamic is None else dynamic
-    return each_of(int, dims, "TENSOR_MATCH", "dynamic dimensions", "numbers")
+    if dynamic is False or dynamic is None or dynamic == ():
+        return []
+    return each_of(int, dynamic, "TENSOR_MATCH", "dynamic dimensions", "numbers")
 
 
 def _open_dims(guard: Guard, dims: list[int], dynamic: list[int] | None) -> list[int | None]:
     if dynamic is None:
         return [None] * len(dims)
+    if not dynamic:
+        return [*dims]
     open_dims = set(dynamic)
     unknown = sorted(d for d in open_dims if not -len(dims) <= d < len(dims))
     if unknown:

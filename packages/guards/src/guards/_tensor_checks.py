@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +21,7 @@ from guards._fetch import Absent, is_a
 if TYPE_CHECKING:
     from guards._value_sources import ValueSource
 
-__all__ = ["OverlapCheck", "SameObjectCheck", "TensorCheck"]
+__all__ = ["OverlapCheck", "SameObjectCheck", "TensorCheck", "TensorFacts"]
 
 
 # Of these torch can be asked together; a subclass may answer, and raise, by itself.
@@ -45,15 +45,39 @@ class TensorCheck(OneSourceCheck, NodeCheck):
         strides: list[int | None] | None,
         *,
         saved: bool = False,
+        facts: TensorFacts | None = None,
+        alike: dict[Hashable, Any] | None = None,
     ) -> None:
         super().__init__(source)
         self.example = tensor if saved else None
         self._thread = private.thread_state()
         self.sizes, self.strides = sizes, strides
-        self._read = TensorFacts(tensor)
+        self._read = TensorFacts(tensor) if facts is None else facts
         self._class = weakref.ref(type(tensor))
         self.plain = type(tensor) in _PLAIN
-        self.tree = private.tensor_check(tensor, sizes, strides)
+        # Tensors that are alike share one of torch's checks; ``alike`` holds those made so far.
+        key = self._alike_key(type(tensor)) if alike is not None else None
+        known = None if alike is None or key is None else alike.get(key)
+        self.tree = private.tensor_check(tensor, sizes, strides) if known is None else known
+        if alike is not None and key is not None:
+            alike[key] = self.tree
+
+    def _alike_key(self, cls: type) -> Hashable | None:
+        if not self.plain or self._thread is None:
+            return None
+        read = self._read
+        dims = [None if d is None else tuple(d) for d in (self.sizes, self.strides)]
+        return (
+            cls,
+            self._thread,
+            torch.is_grad_enabled(),
+            read.state,
+            read.dtype,
+            read.device,
+            read.requires_grad,
+            read.ndim,
+            *dims,
+        )
 
     @functools.cached_property
     def facts(self) -> dict[str, str]:
@@ -77,7 +101,7 @@ class TensorCheck(OneSourceCheck, NodeCheck):
         return ("tensors", None) if self.plain and here else None
 
     def add_to(self, node: Any, kind: Any, value: Any) -> object:
-        private.add_tensor_match(node, value, self.sizes, self.strides)
+        private.add_tensor_match(node, value, self.sizes, self.strides, self._read.ndim)
         return None
 
     def holds(self, tensor: object) -> bool:

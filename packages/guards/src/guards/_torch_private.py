@@ -125,17 +125,21 @@ def kind_of_node() -> Any:
     return getattr(kinds, "GUARD_MANAGER", None)
 
 
-def add_tensor_match(node: Any, tensor: torch.Tensor, sizes: Any, strides: Any) -> None:
+def add_tensor_match(
+    node: Any, tensor: torch.Tensor, sizes: Any, strides: Any, ndim: int | None = None
+) -> None:
     """Let a node of a tree check a tensor; the thread's state counts as it is now.
 
     Strides that a tensor does not tell, as a nested one, and what a subclass raises when it is
     asked come out of it as exceptions; ``tensor_guards`` ends the process then.
     """
-    with torch._C.DisableTorchFunction():
-        ndim = torch.Tensor.dim(tensor)
+    if ndim is None:
+        with torch._C.DisableTorchFunction():
+            ndim = torch.Tensor.dim(tensor)
     keys = torch._C._dispatch_keys(tensor)
-    sizes, strides = ([None] * ndim if dims is None else dims for dims in (sizes, strides))
-    add = _look_up(node, "add_tensor_match_guard")
+    sizes = [None] * ndim if sizes is None else sizes
+    strides = [None] * ndim if strides is None else strides
+    add = getattr(node, "add_tensor_match_guard", None) or _look_up(node, "add_tensor_match_guard")
     add(tensor, sizes, strides, "the tensor", ["the tensor"], None, type(tensor), keys)
 
 
@@ -252,6 +256,11 @@ def dispatch_state(facts: DispatchFacts) -> list[str]:
 def _odd_keys_of(raw: int) -> tuple[str, ...]:
     keys = torch._C.DispatchKeySet.from_raw_repr(raw)
     return tuple(key for key in _KEY_MEANINGS if _has(keys, key))
+
+
+def key_meaning(name: str) -> str | None:
+    """Say in English what a dispatch key means; None for one that says where a tensor lives."""
+    return _KEY_MEANINGS.get(name)
 
 
 def _has(keys: Any, name: str) -> bool:
