@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import enum
 import functools
+import gc
 import json
 import re
 import sys
@@ -17,6 +19,7 @@ from guards import EntryReport, NotCompiledError
 from guards import _compiled_reasons as reasons
 from guards import _compiled_texts as texts
 from guards import _torch_private as private
+from guards._compiled_identities import named_identities
 from torch import nn
 
 pytestmark = pytest.mark.slow  # torch.compile is
@@ -285,6 +288,176 @@ def test_number_out_of_the_range_that_was_compiled() -> None:
     assert explained is not None
     assert explained.code == "SHAPE_ENV"
     assert explained.actual == "L['n'] is 1"
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def made_in_inference_mode() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.ones(2)
+
+
+COMPLEX = torch.ones(2, dtype=torch.cfloat)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected", "actual"),
+    [
+        (COMPLEX, COMPLEX.conj(), "not a lazy conjugate", "a lazy conjugate"),
+        (COMPLEX, torch._neg_view(COMPLEX), "not a lazy negative", "a lazy negative"),
+        (
+            torch.ones(2),
+            made_in_inference_mode(),
+            "not an inference tensor",
+            "an inference tensor",
+        ),
+        (
+            made_in_inference_mode(),
+            torch.ones(2),
+            "an inference tensor",
+            "not an inference tensor",
+        ),
+        (torch.ones(2), torch.ones(2, device="meta"), "on cpu", "on meta"),
+        (torch.ones(2), torch.ones(2).to_sparse(), "not sparse", "sparse"),
+        (
+            torch.ones(2),
+            torch._efficientzerotensor(2),
+            "not an immutable zero",
+            "an immutable zero",
+        ),
+    ],
+    ids=range(7),
+)
+def test_dispatch_keys_are_compared_in_english(
+    before: torch.Tensor, now: torch.Tensor, expected: str, actual: str
+) -> None:
+    explained = one_of(compile_eagerly(twice), before).explain(now)
+    assert explained is not None
+    assert (explained.expected, explained.actual) == (expected, actual)
+
+
+def test_dispatch_keys_of_the_thread_are_named() -> None:
+    report = one_of(compile_eagerly(twice), torch.ones(2))
+    with torch.autocast("cpu"):
+        explained = report.explain(torch.ones(2))
+    assert explained is not None
+    assert [failure.actual for failure in explained.failures] == [
+        "autocast on cpu on",
+        "under autocast on cpu",
+    ]
+
+    def within(x: torch.Tensor) -> torch.Tensor:
+        found.append(report.explain(x))
+        return x
+
+    found: list[Any] = []
+    torch.vmap(within)(torch.ones(3, 2))
+    assert found[0].actual == "batched by vmap"
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+def painted(x: torch.Tensor, how: Any, colour: Colour) -> Any:
+    return how(x) + 1 if colour is Colour.RED else how(x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            (half, Colour.BLUE),
+            "L['colour'] is the same object: Colour.RED: "
+            "expected the same object: Colour.RED, found Colour.BLUE",
+        ),
+        (
+            (twice, Colour.RED),
+            "L['how'].__code__ is the same object: code of half: "
+            "expected the same object: code of half, found code of twice",
+        ),
+    ],
+    ids=["member", "function"],
+)
+def test_objects_of_which_torch_keeps_the_address_have_names(
+    arguments: tuple[Any, ...], text: str
+) -> None:
+    report = one_of(compile_eagerly(painted), torch.ones(2), half, Colour.RED)
+    assert str(report.explain(torch.ones(2), *arguments)).startswith(text)
+
+
+def test_object_that_is_gone_has_no_name() -> None:
+    def passing(x: torch.Tensor) -> torch.Tensor:
+        return x - 1
+
+    compiled = compile_eagerly(painted)
+    compiled(torch.ones(2), passing, Colour.RED)
+    named = str(guards.inspect(compiled)[0])
+    assert "code of passing" in named
+    texts_of_torch = [g._text for g in guards.inspect(compiled)[0].guards]
+    del passing
+    gc.collect()
+    assert "code of passing" not in named_identities(texts_of_torch).values()
+
+
+def test_function_of_torch_goes_by_its_name() -> None:
+    report = one_of(compile_eagerly(painted), torch.ones(2), torch.sin, Colour.RED)
+    explained = report.explain(torch.ones(2), torch.cos, Colour.RED)
+    assert explained is not None
+    assert explained.expected == "the same object: function torch.sin"
+    assert explained.actual == "function torch.cos"
+
+
+def test_relation_that_no_line_asks_for_has_a_reason() -> None:
+    report = one_of(compile_eagerly(sums, dynamic=True), torch.ones(4), torch.ones(4))
+    explained = report.explain(torch.ones(6), torch.ones(5))
+    assert explained is not None
+    assert explained.expected == (
+        "L['y'].size()[0] == L['x'].size()[0], as both were 4 when it was compiled"
+    )
+    explained = report.explain(torch.ones(1), torch.ones(1))
+    assert explained is not None
+    assert explained.expected == (
+        "2 <= L['x'].size()[0], as torch compiles for 0 and 1 by themselves"
+    )
+
+
+def test_miss_names_the_nearest_compilation_first() -> None:
+    compiled = compile_eagerly(add, dynamic=False)
+    for size, n in ((2, 2), (3, 5)):
+        compiled(torch.ones(size), n, {"double": True})
+    reports = guards.inspect(compiled)
+    whys = reports.explain_miss(torch.ones(2), 3, {"double": True})
+    assert [(len(why.failures), why.expected) for why in whys] == [(1, "2"), (2, "5")]
+    assert reports.explain_miss(torch.ones(2), 2, {"double": True}) == []
+    assert guards.inspect(compile_eagerly(sums)).explain_miss(1, 2) == []
+
+
+def test_one_cause_of_all_misses_is_said_once() -> None:
+    compiled = compile_eagerly(add, dynamic=False)
+    for size in (2, 3):
+        compiled(torch.ones(size), 2, {"double": True})
+    reports = guards.inspect(compiled)
+    with torch.no_grad():
+        (why,) = reports.explain_miss(torch.ones(3), 2, {"double": True})
+    assert (why.code, why.expected, why.actual) == ("GLOBAL_STATE", "grad mode on", "grad mode off")
+    whys = reports.explain_miss(torch.ones(4), 2, {"double": True})
+    assert [why.expected for why in whys] == ["size [3]", "size [2]"]
+
+
+def test_miss_leaves_parts_behind_graph_breaks_out() -> None:
+    compiled = compile_eagerly(broken)
+    compiled(torch.ones(2))
+    reports = guards.inspect(compiled)
+    assert len(reports) == 2
+    assert len(reports.explain_miss(torch.ones(2, dtype=torch.int64))) == 1
 
 
 def test_places_of_a_relation() -> None:

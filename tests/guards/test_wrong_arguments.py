@@ -295,7 +295,7 @@ TAKES_ALL = """
     ChainedSource ChainedValueSource ConstantSource GlobalStateSource GuardBuilderBase GuardEnvExpr
     GuardSource GlobalContext HopDispatchSetCache HopSubgraphCache
     InvokeSubgraphCache OpFacts Specialized
-    CacheStats Check CheckFunction EntryReport Explanation GuardReport
+    CacheStats Check CheckFunction EntryReport EntryReports Explanation GuardReport
 """
 
 

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from guards._cache import CacheStats, GuardedCache
     from guards._checks import Check
     from guards._compile import CheckFunction, compile_guards
-    from guards._compiled_entries import EntryReport, GuardReport, inspect
+    from guards._compiled_entries import EntryReport, EntryReports, GuardReport, inspect
     from guards._evaluation import ChainedValueSource, ValueSource
     from guards._explanation import Explanation
     from guards._fetch import MISSING, REFUSED
@@ -113,6 +113,7 @@ __all__ = [
     "DuplicateInputs",
     "DuplicateSourceError",
     "EntryReport",
+    "EntryReports",
     "Explanation",
     "ExportInfoError",
     "FakeModeMismatchError",

@@ -15,7 +15,7 @@ from guards._arguments import need, need_scope
 from guards._compile import CheckFunction, Scope
 from guards._constants import spell
 from guards._errors import CacheLimitError, UnsupportedGuardError
-from guards._explanation import Explanation
+from guards._explanation import Explanation, nearest_first
 
 __all__ = ["CacheStats", "GuardedCache"]
 
@@ -181,9 +181,7 @@ class GuardedCache(Generic[V]):
         entries = self._entries
         if any(entry.check(L) for entry in entries):
             return []
-        explained = self._explain(entries, L)
-        causes = {(e.code, e.expression, e.expected, e.actual) for e in explained}
-        return explained[:1] if len(causes) == 1 else explained
+        return nearest_first(self._explain(entries, L))
 
     def _explain(self, entries: tuple[_Entry[V], ...], L: Scope) -> list[Explanation]:
         found = [entry.check.explain(L, all=True) for entry in entries]

@@ -12,7 +12,7 @@ import json
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,12 +20,13 @@ from guards import _compiled_reasons as reasons
 from guards import _compiled_texts as texts
 from guards import _torch_private as private
 from guards._arguments import need_scope, wrong_call
+from guards._compiled_identities import named_identities
 from guards._constants import spell
 from guards._errors import NotCompiledError
-from guards._explanation import Explanation
+from guards._explanation import Explanation, nearest_first
 from guards._fetch import is_a
 
-__all__ = ["EntryReport", "GuardReport", "inspect"]
+__all__ = ["EntryReport", "EntryReports", "GuardReport", "inspect"]
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,25 @@ class EntryReport:
         return json.dumps(self.to_dict())
 
 
-def inspect(compiled_fn: Any) -> list[EntryReport]:
+class EntryReports(list[EntryReport]):
+    """The compilations that torch keeps for one function, and for its parts behind graph breaks."""
+
+    def explain_miss(self, *args: Any, **kwargs: Any) -> list[Explanation]:
+        """Say why no compilation would be used for a call, the nearest one first.
+
+        Empty where one would be used, and where there is none. The nearest one has the fewest
+        guards that do not hold. Where the very same cause keeps all from being used, it is said
+        once. Parts behind graph breaks are left out, as nobody calls them by themselves.
+
+        Raises:
+            WrongArgumentError: the function takes no such arguments.
+        """
+        found = [e.explain(*args, **kwargs) for e in self if not e._place.behind_break]
+        whys = [why for why in found if why is not None]
+        return nearest_first(whys) if len(whys) == len(found) else []
+
+
+def inspect(compiled_fn: Any) -> EntryReports:
     """Read what ``torch.compile`` keeps for a function, a method or a module.
 
     Returns one report for each compilation, the function's own first, in the order in which torch
@@ -162,24 +181,29 @@ def inspect(compiled_fn: Any) -> list[EntryReport]:
     return reports
 
 
-def _reports(places: list[_Place]) -> list[EntryReport]:
+def _reports(places: list[_Place]) -> EntryReports:
     entries_of = private.cache_entries()
-    reports: list[EntryReport] = []
+    found: list[tuple[Any, _Place, list[_Part]]] = []
     try:
         for place in places:
             for number, code in enumerate(_codes(place.code)):
                 here = (
                     place
                     if number == 0
-                    else dataclasses.replace(place, code=code, bind=_no_binder(code), shared=False)
+                    else dataclasses.replace(
+                        place, code=code, bind=_no_binder(code), shared=False, behind_break=True
+                    )
                 )
-                reports += [_report(entry, here) for entry in entries_of(code)]
+                for entry in entries_of(code):
+                    found.append((entry, here, list(_parts(entry.guard_manager.root))))
+        names = named_identities(part.text for _, _, parts in found for part in parts)
+        reports = [_report(*each, names) for each in found]
     except AttributeError as error:
         raise private.UnsupportedTorchError(
             f"torch {torch.__version__} keeps its compilations in a way that guards.inspect does "
             f"not know ({error}); install a torch that this version of guards supports"
         ) from error
-    return [report for report in reports if report._place.takes(report.guards)]
+    return EntryReports(report for report in reports if report._place.takes(report.guards))
 
 
 # ── which code torch has compiled ────────────────────────────────────────────────────────────────
@@ -194,6 +218,7 @@ class _Place:
     bind: Callable[..., dict[str, Any]]
     shared: bool = False  # by everything that has no code of its own that torch would compile
     backend: Any = None
+    behind_break: bool = False
 
     def takes(self, guards: tuple[GuardReport, ...]) -> bool:
         """Tell whether guards may be about this callable, where many share one code."""
@@ -376,7 +401,7 @@ def _binder(function: types.FunctionType, owner: Any) -> Callable[..., dict[str,
 def _no_binder(code: types.CodeType) -> Callable[..., dict[str, Any]]:
     def bind(*args: Any, **kwargs: Any) -> dict[str, Any]:
         raise TypeError(
-            f"{code.co_name} is the part of a function behind a graph break; "
+            "it is the part of a function behind a graph break; "
             "give its local variables to explain_locals"
         )
 
@@ -386,13 +411,22 @@ def _no_binder(code: types.CodeType) -> Callable[..., dict[str, Any]]:
 # ── their guards ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _report(entry: Any, place: _Place) -> EntryReport:
-    guards = tuple(dict.fromkeys(_guards(entry.guard_manager.root)))
+class _Part(NamedTuple):
+    """One text of one guard of torch's."""
+
+    code: str
+    source: str
+    text: str
+    leaf: Any
+
+
+def _report(entry: Any, place: _Place, parts: list[_Part], names: Mapping[str, str]) -> EntryReport:
+    guards = tuple(dict.fromkeys(_guard_report(part, names) for part in parts))
     name = getattr(place.code, "co_qualname", place.code.co_name)
     return EntryReport(name, str(entry.compile_id), guards, entry, place)
 
 
-def _guards(root: Any) -> Iterator[GuardReport]:
+def _parts(root: Any) -> Iterator[_Part]:
     todo = [(root, "")]
     while todo:
         manager, source = todo.pop()
@@ -401,14 +435,16 @@ def _guards(root: Any) -> Iterator[GuardReport]:
         pairs = [part for _, pair in sorted(entries.items()) for part in pair if part is not None]
         for leaf in manager.get_leaf_guards():
             for part in leaf.verbose_code_parts():
-                yield _guard_report(type(leaf).__name__, source, part, leaf)
+                yield _Part(type(leaf).__name__, source, part, leaf)
         todo += [
             (child, child.get_source()) for child in [*manager.get_child_managers(), *pairs][::-1]
         ]
     for leaf in root.get_epilogue_lambda_guards():
         for part in leaf.verbose_code_parts():
-            yield _guard_report("SHAPE_ENV", "", part, leaf)
+            yield _Part("SHAPE_ENV", "", part, leaf)
 
 
-def _guard_report(code: str, source: str, part: str, leaf: Any) -> GuardReport:
-    return GuardReport(code, source, texts.in_words(part), texts.user_location(part), leaf, part)
+def _guard_report(part: _Part, names: Mapping[str, str]) -> GuardReport:
+    code, source, text, leaf = part
+    expression = texts.in_words(text, names)
+    return GuardReport(code, source, expression, texts.user_location(text), leaf, text)

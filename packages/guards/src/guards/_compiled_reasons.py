@@ -70,8 +70,12 @@ def _explain(guard: GuardReport, value: Any, scope: dict[str, Any]) -> Explanati
             expected, actual = "the modes that were open", texts.open_modes()
         elif guard.code == "SHAPE_ENV":
             expected, actual = _of_relation(guard.expression, scope)
+            why = texts.reason(guard._text)
+            expected += f", as {why}" if why else ""
         elif guard.source:
-            expected, actual = texts.difference(guard.code, guard.source, guard._text, value)
+            expected, actual = texts.difference(
+                guard.code, guard.source, guard._text, guard.expression, value
+            )
     except Exception as error:
         actual = f"a value that cannot be described ({type(error).__name__})"
     return Explanation(guard.code, guard.expression, expected, actual, guard.user_location)

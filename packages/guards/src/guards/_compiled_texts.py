@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from guards import _torch_private as private
+from guards._compiled_keys import keys_difference
 from guards._constants import spell, type_name
 from guards._fetch import is_a
 from guards._tensor_checks import tensor_facts
@@ -17,6 +19,7 @@ __all__ = [
     "difference",
     "in_words",
     "open_modes",
+    "reason",
     "state_difference",
     "user_location",
     "with_plain_names",
@@ -25,6 +28,7 @@ __all__ = [
 
 _ADDRESS_ARGUMENT = re.compile(r",? ?\b\d{6,}\b")
 _USER_LINE = re.compile(r"\s+#\s(?P<text>.*?)\s+#\s(?P<place>\S+:\d+ in \S+)(?P<hint> \(.*\))?\s*$")
+_SAME_SIZE = re.compile(r"# duck sizing added .* had the same size (?P<size>\d+)")
 _FRAMEWORK_LINE = re.compile(r"\s+#\s(?P<place>\S+:\d+ in \S+)\s*$")
 _REMARK = re.compile(r"\s+#\s\(unknown source.*\)\s*$|\s{2,}#\s[^'\"]*$")
 _TYPE_TEST = re.compile(r"___check_type_id\((?P<what>.*?)\), type=<class '(?P<type>[^']+)'>")
@@ -49,9 +53,13 @@ _WHOLE = {
 }
 
 
-def in_words(part: str) -> str:
-    """Rewrite one of torch's texts as a person would put it."""
-    return with_plain_names(_reworded(without_remarks(part)))
+def in_words(part: str, identities: Mapping[str, str] | None = None) -> str:
+    """Rewrite one of torch's texts as a person would put it.
+
+    ``identities`` says what the objects are of which some texts have the address alone.
+    """
+    name = (identities or {}).get(part, "")
+    return with_plain_names(_reworded(without_remarks(part), name))
 
 
 def without_remarks(part: str) -> str:
@@ -65,7 +73,7 @@ def with_plain_names(text: str) -> str:
     return _IMPORT.sub(lambda found: found[1].replace("_dot_", "."), text)
 
 
-def _reworded(text: str) -> str:
+def _reworded(text: str, name: str) -> str:
     if text in _WHOLE:
         return _WHOLE[text]
     if text.startswith("utils_device.CURRENT_DEVICE == "):
@@ -75,7 +83,8 @@ def _reworded(text: str) -> str:
     if found := _TYPE_TEST.search(text):
         return f"type({_ADDRESS_ARGUMENT.sub('', found['what'])}) is {found['type']}"
     if found := _IDENTITY_TEST.search(text):
-        kind = f": {found['type']}" if found["type"] else ""
+        name = name or found["type"] or ""
+        kind = f": {name}" if name else ""
         return f"{_ADDRESS_ARGUMENT.sub('', found['what'])} is the same object{kind}"
     if found := _TENSOR_TEST.search(text):
         facts = ", ".join(f"{k} {v}" for k, v in _tensor_expected(found).items())
@@ -101,6 +110,13 @@ def user_location(part: str) -> str | None:
     return f"{found['place']}: {found['text'].strip()}" if found else None
 
 
+def reason(part: str) -> str:
+    """Say why torch wants a relation between sizes that no line of the user's asks for."""
+    if found := _SAME_SIZE.search(part):
+        return f"both were {found['size']} when it was compiled"
+    return "torch compiles for 0 and 1 by themselves" if "0/1 specialization" in part else ""
+
+
 def _tensor_expected(found: re.Match[str]) -> dict[str, str]:
     return {
         "class": found["cls"],
@@ -112,9 +128,8 @@ def _tensor_expected(found: re.Match[str]) -> dict[str, str]:
     }
 
 
-def difference(code: str, source: str, text: str, value: Any) -> tuple[str, str]:
+def difference(code: str, source: str, text: str, expression: str, value: Any) -> tuple[str, str]:
     """Say what a guard wants and what it found instead."""
-    expression = in_words(text)
     if code == "TYPE_MATCH":
         found = _TYPE_TEST.search(text)
         wanted = f"of type {found['type']}" if found else expression
@@ -128,8 +143,11 @@ def difference(code: str, source: str, text: str, value: Any) -> tuple[str, str]
         wanted = "nothing" if expression.endswith(" is empty") else expression.rpartition(" ")[2]
         return f"of length {wanted}" if wanted != "nothing" else "empty", f"of length {len(value)}"
     if code == "ID_MATCH":
-        return "the same object as before", spell(value)
-    return expression.removeprefix(f"{source} == "), spell(value)
+        wanted, actual = expression.partition(" is the same object")[2], spell(value)
+        same = wanted.removeprefix(": ") == actual
+        return f"the same object{wanted}", f"another object: {actual}" if same else actual
+    wanted = expression.removeprefix(f"{with_plain_names(source)} ")
+    return wanted.removeprefix("== ").removeprefix("is "), spell(value)
 
 
 def _tensor_difference(found: re.Match[str], value: torch.Tensor) -> tuple[str, str]:
@@ -138,17 +156,16 @@ def _tensor_difference(found: re.Match[str], value: torch.Tensor) -> tuple[str, 
     facts["class"] = type(value).__name__
     actual = {key: facts[key] for key in wanted}
     differ = [k for k in wanted if not _fits(wanted[k], actual[k])]
-    if not differ:
-        wanted, actual = {"dispatch keys": found["keys"]}, {"dispatch keys": _keys(value)}
-        differ = ["dispatch keys"]
-    before, now = (", ".join(f"{k} {side[k]}" for k in differ) for side in (wanted, actual))
+    keys = ("", "")
+    if wanted["class"] == actual["class"]:  # else its keys follow from its class
+        keys = keys_difference(found["keys"], value)
+    if facts["layout"] != "strided":
+        differ = [k for k in differ if k != "stride"]  # it has none
+    before, now = (
+        ", ".join([*(f"{k} {side[k]}" for k in differ), *filter(None, [said])])
+        for side, said in ((wanted, keys[0]), (actual, keys[1]))
+    )
     return before, now
-
-
-def _keys(value: torch.Tensor) -> str:
-    said = tensor_facts(value)["state"]
-    keys = str(torch._C._dispatch_keys(value)).removeprefix("DispatchKeySet(").rstrip(")")
-    return f"{keys} ({said})" if said else keys
 
 
 def _fits(wanted: str, actual: str) -> bool:

@@ -262,7 +262,8 @@ def _spell_object(value: Any) -> str:
     if is_a(value, types.CodeType):
         return f"code of {value.co_name}"
     if is_a(value, types.BuiltinFunctionType):
-        return f"function {value.__qualname__}"
+        name = value.__qualname__
+        return f"function {name.replace('_VariableFunctionsClass.', 'torch.')}"
     if is_a(value, types.ModuleType):
         name = types.ModuleType.__getattribute__(value, "__dict__").get("__name__")
         return f"module {name}"

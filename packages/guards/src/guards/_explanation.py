@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from guards._checks import Check
     from guards._guard import Guard
 
-__all__ = ["Explanation", "explain_failure", "user_location_of"]
+__all__ = ["Explanation", "explain_failure", "nearest_first", "user_location_of"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,13 @@ class Explanation:
         return json.dumps(self.to_dict())
 
 
+def nearest_first(found: list[Explanation]) -> list[Explanation]:
+    """Sort reasons by how many guards do not hold; the very same cause of all is said once."""
+    ordered = sorted(found, key=lambda e: len(e.failures))
+    causes = {(e.code, e.expression, e.expected, e.actual) for e in found}
+    return ordered[:1] if len(causes) == 1 else ordered
+
+
 def explain_failure(
     guard: Guard, check: Check, values: Sequence[Any], L: Any, G: Any
 ) -> Explanation:
@@ -92,4 +99,8 @@ def user_location_of(guard: Guard) -> str | None:
         return None
     frame = stack[-1]
     text = f"{frame.filename}:{frame.lineno} in {frame.name}"
-    return f"{text}: {frame.line}" if frame.line else text
+    try:
+        line = frame.line  # read from the file now, which whoever traced may have named wrongly
+    except Exception:
+        return text
+    return f"{text}: {line}" if line else text

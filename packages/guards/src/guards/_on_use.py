@@ -12,7 +12,7 @@ _NAMES = {
     "_cache": "CacheStats GuardedCache",
     "_checks": "Check",
     "_compile": "CheckFunction compile_guards",
-    "_compiled_entries": "EntryReport GuardReport inspect",
+    "_compiled_entries": "EntryReport EntryReports GuardReport inspect",
     "_explanation": "Explanation",
     "_op_facts": "OpFacts facts",
     "_specialize": "Specialized specialize",
