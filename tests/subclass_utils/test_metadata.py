@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from subclass_utils import CopyError, WrapperTensor, flatten_state_dict, unflatten_state_dict
-from subclass_utils._copying import decode, encode
+from subclass_utils._encoding import decode, encode
 
 
 class Colour(enum.Flag):

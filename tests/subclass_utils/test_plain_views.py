@@ -261,19 +261,6 @@ def test_view_is_copied_and_saved(view: Any, way: Any) -> None:
         assert same(x, real())
 
 
-@pytest.mark.parametrize(
-    "way", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both)), save_and_load]
-)
-def test_copied_part_is_written_without_the_copied_whole(way: Any) -> None:
-    x = RequantisedInParts.from_plain(real())
-    whole, part = way([x, x[1:]])
-    assert same(part, real()[1:])
-    part.mul_(8)
-    assert same(part, real()[1:] * 8)
-    assert same(whole, real())
-    assert same(x, real())
-
-
 @pytest.mark.parametrize("cls", [ScaledOnPlain, Requantised, RequantisedInParts])
 @pytest.mark.parametrize("part", [lambda x: x, lambda x: x[1:], lambda x: x.t()])
 def test_shallow_copy_shares_the_data(cls: Any, part: Any) -> None:

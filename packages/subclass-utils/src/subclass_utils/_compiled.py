@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from subclass_utils._copying import make_described
+from subclass_utils._description import make_described
 from subclass_utils._shared_data import reclaim, root_of
 from subclass_utils._torch_private import as_plain_tangent, is_functional
 

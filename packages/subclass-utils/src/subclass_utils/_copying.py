@@ -1,120 +1,36 @@
-"""Copy, pickle and save wrappers: their inner tensors, their metadata, and how they look."""
+"""Copy, pickle and save wrappers: their inner tensors, their metadata, and how they look.
+
+Wrappers of one family share data: the whole, what detach gave, and views that a class's own
+handlers made. Those that are copied together share the data of the copy, as tensors do whose
+storage is copied once.
+"""
 
 from __future__ import annotations
 
 import copy
-import dataclasses
-import enum
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from dispatch_core import UnknownOperatorError, handle_of
 
+from subclass_utils._description import describe_outside, make_described
+from subclass_utils._encoding import decode, encode
 from subclass_utils._errors import CopyError
-from subclass_utils._outside import new_outside, outside_like
 from subclass_utils._rebuild import name_or_class, rebuild_wrapper
-from subclass_utils._torch_private import inference_mode, set_conj, set_neg
+from subclass_utils._shared_data import Link, Step, connect_part, link_of, root_of
 
-__all__ = [
-    "CLASSES",
-    "as_view_of",
-    "build_wrapper",
-    "decode",
-    "deepcopy_wrapper",
-    "describe_outside",
-    "encode",
-    "make_described",
-    "reduce_wrapper",
-    "state_of",
-]
+__all__ = ["CLASSES", "build_wrapper", "deepcopy_wrapper", "reduce_wrapper", "share_with"]
 
 CLASSES: WeakValueDictionary[tuple[str, str], type[Any]] = WeakValueDictionary()
 """The wrapper classes of this process by module and name, also those of no module's namespace."""
 
-# ── the outside ─────────────────────────────────────────────────────────────────────────────────
-
-
-def describe_outside(wrapper: Any) -> dict[str, Any]:
-    """Say what an outside that differs from the inner tensors looks like."""
-    strided = wrapper.layout is torch.strided
-    return {
-        "size": tuple(wrapper.size()),
-        "stride": tuple(wrapper.stride()) if strided else None,
-        "offset": wrapper.storage_offset() if strided else None,
-        "dtype": wrapper.dtype,
-        "layout": wrapper.layout,
-        "device": wrapper.device,
-        "conj": wrapper.is_conj(),
-        "neg": wrapper.is_neg(),
-    }
-
-
-def make_described(
-    cls: type[Any],
-    outside: Mapping[str, Any],
-    inner: Sequence[torch.Tensor],
-    requires_grad: bool = False,
-) -> Any:
-    """Make a wrapper around inner tensors, without calling the class's own `__new__`.
-
-    It is an inference tensor where they are.
-    """
-    inference = inner[0].is_inference()
-    if torch.is_inference_mode_enabled() is not inference:
-        with inference_mode(inference):
-            return make_described(cls, outside, inner, requires_grad)
-    if cls._transparent:
-        made = outside_like(cls, inner[0], requires_grad)
-    else:
-        made = new_outside(
-            cls,
-            outside["size"],
-            outside["stride"],
-            outside["offset"],
-            outside["dtype"],
-            outside["layout"],
-            outside["device"],
-            requires_grad,
-        )
-        if outside["conj"]:
-            set_conj(made, True)
-        if outside["neg"]:
-            set_neg(made, True)
-    for name, tensor in zip(cls.inner_tensors, inner, strict=True):
-        setattr(made, name, tensor)
-    return made
-
-
-def as_view_of(value: Any, source: Any) -> Any:
-    """Give a view that is no inference tensor, where what it views is none.
-
-    Under inference mode a handler makes inference tensors; torch takes none for a view of a tensor
-    from outside.
-    """
-    if not isinstance(value, torch.Tensor) or not isinstance(source, torch.Tensor):
-        return value
-    if value is source or not value.is_inference() or source.is_inference():
-        return value
-    with inference_mode(False):
-        if not hasattr(type(value), "inner_tensors"):
-            return value.clone()
-        cls: Any = type(value)
-        inner = [as_view_of(getattr(value, name), source) for name in cls.inner_tensors]
-        made = make_described(cls, describe_outside(value), inner)
-    made.__dict__.update({k: v for k, v in value.__dict__.items() if k not in cls.inner_tensors})
-    return made
-
-
 _OF_THIS_OBJECT = {"_argument", "_family", "_family_seen", "_from_data", "_lent"}
-"""Attributes that say with whom an object shares its data: a copy shares it with nobody.
+"""Attributes that say with whom an object shares its data: a copy finds that out by itself.
 
 `_argument` is one of a compiled function, while torch.compile finds out what is written there.
 """
-
-
-# ── copy ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _extras(wrapper: Any) -> dict[str, Any]:
@@ -127,10 +43,38 @@ def _extras(wrapper: Any) -> dict[str, Any]:
     }
 
 
+def _is_apart(wrapper: Any) -> bool:
+    """Say whether a view's handler made this, and its shape was changed since.
+
+    What is written to it could not be written to the whole, so a copy shares nothing.
+    """
+    link = link_of(wrapper)
+    return link is not None and bool(link.steps) and link.apart
+
+
+def _family_of(wrapper: Any) -> Any:
+    """Give what is one object for all wrappers that share data; None where nobody does."""
+    if type(wrapper)._transparent or wrapper._is_part:
+        return None
+    link = link_of(wrapper)
+    if link is not None:
+        return None if link.apart else link.family
+    return wrapper.__dict__.get("_family")
+
+
+def _lent_by(wrapper: Any) -> set[str]:
+    """List the inner tensors that wrappers of other data have too."""
+    return {*root_of(wrapper).__dict__.get("_lent", ())}
+
+
+# ── copy ────────────────────────────────────────────────────────────────────────────────────────
+
+
 def deepcopy_wrapper(wrapper: Any, memo: dict[int, Any]) -> Any:
     """Copy a wrapper and everything it holds; what is shared inside the copy stays shared.
 
-    But for the views that a class's own handlers made: their copies have data of their own.
+    But for a Parameter, which torch copies by itself: it shares the inner tensors that are the
+    same objects elsewhere, and nothing else.
 
     Raises: RuntimeError for a tensor that autograd computed, as torch does; CopyError if the
     class's own clone gives another class.
@@ -146,9 +90,10 @@ def deepcopy_wrapper(wrapper: Any, memo: dict[int, Any]) -> Any:
         )
     _check_clone(wrapper)
     cls = type(wrapper)
+    alone = isinstance(wrapper, torch.nn.Parameter) or _is_apart(wrapper)
     with torch.no_grad():
-        kept = {} if _is_part_of_another(wrapper) else memo
-        inner = [copy.deepcopy(getattr(wrapper, name), kept) for name in cls.inner_tensors]
+        names = cls.inner_tensors
+        inner = [_copied(getattr(wrapper, name), memo, alone=alone) for name in names]
         made = make_described(cls, describe_outside(wrapper), inner)
     memo[id(wrapper)] = made
     made.requires_grad_(wrapper.requires_grad)
@@ -157,7 +102,36 @@ def deepcopy_wrapper(wrapper: Any, memo: dict[int, Any]) -> Any:
     if wrapper.grad is not None:
         made.grad = copy.deepcopy(wrapper.grad, memo)
     made.__dict__.update(copy.deepcopy(_extras(wrapper), memo))
+    lent = _lent_by(wrapper)
+    if lent:
+        made.__dict__["_lent"] = lent
+    family = None if alone else _family_of(wrapper)
+    if family is not None:
+        _connect_copy(made, wrapper, family, memo)
     return made
+
+
+def _copied(inner: torch.Tensor, memo: dict[int, Any], *, alone: bool) -> torch.Tensor:
+    """Copy an inner tensor; `alone` if it is to share no memory with other copies."""
+    if alone and id(inner) not in memo:
+        memo[id(inner)] = copy.deepcopy(inner, {})
+    made: torch.Tensor = copy.deepcopy(inner, memo)
+    return made
+
+
+def _connect_copy(made: Any, wrapper: Any, family: Any, memo: dict[int, Any]) -> None:
+    """Let a copy share the data of the other copies of its family, as the wrapper does."""
+    link = link_of(wrapper)
+    if link is None or not link.steps:
+        first = memo.setdefault(id(family), made)
+        if first is not made:
+            connect_part(made, first, ())
+        return
+    if id(family) not in memo:
+        root = link.root
+        alone = isinstance(root, torch.nn.Parameter) or not root.is_leaf
+        copy.deepcopy(root.detach() if alone else root, memo)
+    connect_part(made, memo[id(family)], link.steps)
 
 
 def _check_clone(wrapper: Any) -> None:
@@ -175,31 +149,37 @@ def _check_clone(wrapper: Any) -> None:
         )
 
 
+def share_with(wrapper: Any) -> Any:
+    """Make another wrapper of the same inner tensors."""
+    return build_wrapper(type(wrapper), _state_of(wrapper))
+
+
 # ── pickle ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _is_part_of_another(wrapper: Any) -> bool:
-    """Say whether a view's handler made this, so that its inner tensors are partly another's.
-
-    A copy shares none of them: what is written to it could not be written to the whole.
-    """
-    return bool(getattr(wrapper.__dict__, "steps", ()))
 
 
 def reduce_wrapper(wrapper: Any) -> tuple[Any, ...]:
     """Say how to build a wrapper again; everything in it may be loaded with weights_only."""
-    return rebuild_wrapper, (name_or_class(type(wrapper)), state_of(wrapper))
+    state = _state_of(wrapper)
+    family = _family_of(wrapper)
+    steps = None if family is None else _encode_steps(link_of(wrapper))
+    if steps is None and (family is not None or _is_apart(wrapper)):
+        state["inner"] = [tensor.clone() for tensor in state["inner"]]
+    elif steps is not None:
+        state["family"], state["steps"] = family.saved, steps
+        if steps:
+            state["whole"] = link_of(wrapper).root  # type: ignore[union-attr]  # has steps
+    if _lent_by(wrapper):
+        state["lent"] = sorted(_lent_by(wrapper))
+    return rebuild_wrapper, (name_or_class(type(wrapper)), state)
 
 
-def state_of(wrapper: Any, *, shares: bool = False) -> dict[str, Any]:
-    """Say everything that a wrapper is; with its own inner tensors if it `shares` their data."""
+def _state_of(wrapper: Any) -> dict[str, Any]:
+    """Say everything that a wrapper is, but for whom it shares its data with."""
     cls = type(wrapper)
     extras = _extras(wrapper)
     inner = [getattr(wrapper, name) for name in cls.inner_tensors]
     if wrapper.requires_grad:
         inner = [tensor.detach() for tensor in inner]
-    if _is_part_of_another(wrapper) and not shares:
-        inner = [tensor.detach().clone() for tensor in inner]
     return {
         "outside": {key: encode(value) for key, value in describe_outside(wrapper).items()},
         "inner": inner,
@@ -227,139 +207,43 @@ def build_wrapper(cls: type[Any], state: Mapping[str, Any]) -> Any:
         made._is_param = True
     if state["grad"] is not None:
         made.grad = state["grad"]
+    if state.get("lent"):
+        made.__dict__["_lent"] = {*state["lent"]} & {*cls.inner_tensors}
+    family = state.get("family")
+    if family is not None:  # one list for all that share data, which the first whole one enters
+        if family:
+            connect_part(made, family[0], _decode_steps(state["steps"]))
+        elif not state["steps"]:
+            family.append(made)
     return made
 
 
-# ── metadata as builtins ────────────────────────────────────────────────────────────────────────
-
-_TORCH_TYPES = (torch.dtype, torch.layout, torch.memory_format)
-
-
-def encode(value: Any) -> Any:
-    """Write a metadata value as None, bool, int, float, str, list and dict, so also as JSON.
-
-    A finite float and an int come back as they are; so does everything else that may travel.
-    """
-    cls = type(value)
-    if value is None or cls in (bool, int, str):
-        return value
-    if cls is float:
-        return value if value - value == 0 else ["float", repr(value)]
-    if cls is complex:
-        return ["complex", repr(value)]
-    if cls is bytes:
-        return ["bytes", value.hex()]
-    if cls in (list, tuple, set, frozenset, torch.Size):
-        items = sorted(value, key=repr) if cls in (set, frozenset) else value
-        return [cls.__name__, [encode(item) for item in items]]
-    if cls is dict:
-        return ["dict", [[encode(key), encode(item)] for key, item in value.items()]]
-    if cls in (range, slice):
-        return [cls.__name__, [value.start, value.stop, value.step]]
-    if value is Ellipsis:
-        return ["Ellipsis"]
-    if isinstance(value, _TORCH_TYPES):
-        return ["torch", str(value).removeprefix("torch.")]
-    if isinstance(value, torch.device):
-        return ["device", str(value)]
-    if isinstance(value, enum.Enum):
-        name = value.name
-        known = name is not None and cls.__members__.get(name) is value
-        return ["enum", cls.__module__, cls.__qualname__, name if known else [value.value]]
-    if dataclasses.is_dataclass(cls):
-        names = [field.name for field in dataclasses.fields(cls)]
-        own = getattr(value, "__dict__", {})  # also what __post_init__ added
-        names += [name for name, item in own.items() if name not in names and _encodes(item)]
-        fields = [[name, encode(getattr(value, name))] for name in names]
-        return ["dataclass", cls.__module__, cls.__qualname__, fields]
-    raise CopyError(f"metadata of type {cls.__qualname__} cannot be saved", cls=cls)
+def _encode_steps(link: Link | None) -> list[Any] | None:
+    """Write how a part came out of the whole; None where that cannot be said in a file."""
+    encoded = []
+    for op, args, kwargs, index in () if link is None else link.steps:
+        try:
+            values = [encode(value) for value in args]
+            named = {name: encode(value) for name, value in kwargs.items()}
+            if not handle_of(op).facts.view:
+                return None
+        except CopyError:
+            return None
+        encoded.append([op.name(), values, named, index])
+    return encoded
 
 
-def decode(value: Any) -> Any:
-    """Read what `encode` wrote.
-
-    Classes are looked for in modules that are imported already, and must be enums or frozen
-    dataclasses: reading never imports and never calls anything else.
-    """
-    if not isinstance(value, list | tuple):
-        return value
-    kind, *rest = value
-    if kind == "float":
-        return float(rest[0])
-    if kind == "complex":
-        return complex(rest[0])
-    if kind == "bytes":
-        return bytes.fromhex(rest[0])
-    if kind in _SEQUENCES:
-        return _SEQUENCES[kind](decode(item) for item in rest[0])
-    if kind == "dict":
-        return {decode(key): decode(item) for key, item in rest[0]}
-    if kind == "range":
-        return range(*rest[0])
-    if kind == "slice":
-        return slice(*rest[0])
-    if kind == "Ellipsis":
-        return ...
-    if kind == "torch":
-        found = getattr(torch, rest[0], None)
-        if isinstance(found, _TORCH_TYPES):
-            return found
-    if kind == "device":
-        return torch.device(rest[0])
-    if kind == "enum":
-        found = _find(rest[0], rest[1])
-        if isinstance(rest[2], str):
-            return found[rest[2]]
-        if issubclass(found, enum.Flag) and type(rest[2][0]) is int:  # flags together, or none
-            return found(rest[2][0])
-    if kind == "dataclass":
-        return _made_dataclass(_find(rest[0], rest[1]), rest[2])
-    raise CopyError(f"{value!r} is no metadata that was saved", cls=type(value))
-
-
-def _encodes(value: Any) -> bool:
-    try:
-        encode(value)
-    except CopyError:
-        return False
-    return True
-
-
-def _made_dataclass(cls: type[Any], saved: Sequence[Any]) -> Any:
-    """Make an object with the fields that it had; a field that the class got since by default."""
-    made = object.__new__(cls)
-    for field in dataclasses.fields(cls):
-        if field.default is not dataclasses.MISSING:
-            object.__setattr__(made, field.name, field.default)
-        elif field.default_factory is not dataclasses.MISSING:
-            object.__setattr__(made, field.name, field.default_factory())
-    for name, item in saved:
-        if not name.isidentifier() or name.startswith("__"):
-            raise CopyError(f"{name!r} is no field of {cls.__qualname__}", cls=cls)
-        object.__setattr__(made, name, decode(item))
-    return made
-
-
-_SEQUENCES: dict[str, Any] = {
-    "list": list,
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "Size": lambda items: torch.Size(list(items)),
-}
-
-
-def _find(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, type) and (
-        issubclass(found, enum.Enum)
-        or (dataclasses.is_dataclass(found) and found.__dataclass_params__.frozen)  # type: ignore[attr-defined]
-    ):
-        return found
-    raise CopyError(
-        f"the class {name} of module {module} is not there: import the module that declares it "
-        "before loading",
-        cls=type(found),
-    )
+def _decode_steps(steps: Any) -> list[Step]:
+    """Read what `_encode_steps` wrote: nothing but operators that make views."""
+    decoded: list[Step] = []
+    for name, args, kwargs, index in steps:
+        try:
+            handle = handle_of(name)
+        except UnknownOperatorError as error:
+            raise CopyError(f"{name}: {error}", cls=Link) from error
+        if not handle.facts.view:
+            raise CopyError(f"{name} makes no view, so it is nothing that was saved", cls=Link)
+        values = [decode(value) for value in args]
+        named = {key: decode(value) for key, value in kwargs.items()}
+        decoded.append((handle.torch_op, values, named, index))
+    return decoded

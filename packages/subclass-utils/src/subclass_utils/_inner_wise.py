@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from dispatch_core import NoHandlerError
 
-from subclass_utils._copying import as_view_of, describe_outside, make_described
+from subclass_utils._description import as_view_of, describe_outside, make_described
 from subclass_utils._outside import new_outside
 from subclass_utils._roles import Roles, each_in, roles_of
 from subclass_utils._shared_data import (

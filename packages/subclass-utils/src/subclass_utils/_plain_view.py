@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from subclass_utils._copying import describe_outside, make_described
+from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import ViewError
 from subclass_utils._shared_data import (
     Family,

@@ -10,7 +10,7 @@ from dispatch_core import NoHandlerError
 from dispatch_core._for_subclass_utils import is_kept, state_of_caller
 from torch.autograd.forward_ad import unpack_dual
 
-from subclass_utils._copying import as_view_of
+from subclass_utils._description import as_view_of
 from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
 from subclass_utils._own_writes import OwnWrites

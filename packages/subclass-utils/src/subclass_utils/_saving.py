@@ -9,15 +9,12 @@ from typing import Any
 
 import torch
 
-from subclass_utils._copying import (
-    CLASSES,
-    decode,
-    describe_outside,
-    encode,
-    make_described,
-)
+from subclass_utils._copying import CLASSES
+from subclass_utils._description import describe_outside, make_described
+from subclass_utils._encoding import decode, encode
 from subclass_utils._errors import CopyError
 from subclass_utils._rebuild import own_class
+from subclass_utils._shared_data import root_of
 
 __all__ = ["flatten_state_dict", "unflatten_state_dict"]
 
@@ -60,6 +57,7 @@ def flatten_state_dict(
                 inner: take(f"{name}.{inner}", getattr(value, inner)) for inner in cls.inner_tensors
             },
             "metadata": {inner: encode(getattr(value, inner)) for inner in cls.metadata},
+            "lent": sorted(root_of(value).__dict__.get("_lent", ())),
             "requires_grad": value.requires_grad,
             "parameter": _is_parameter(value),
         }
@@ -123,6 +121,8 @@ def _build_wrapper(name: str, entry: Mapping[str, Any], build: Any) -> Any:
     value = make_described(cls, outside, inner)
     for attribute, metadata in entry["metadata"].items():
         setattr(value, attribute, decode(metadata))
+    if entry.get("lent"):
+        value.__dict__["_lent"] = {*entry["lent"]} & {*cls.inner_tensors}
     if entry["parameter"]:
         return torch.nn.Parameter(value, requires_grad=entry["requires_grad"])
     return value.requires_grad_(entry["requires_grad"])

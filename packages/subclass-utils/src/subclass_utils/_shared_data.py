@@ -14,8 +14,8 @@ from weakref import ref
 
 import torch
 
-from subclass_utils._copying import describe_outside, make_described
 from subclass_utils._declaration import check_conversion
+from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import ResizeError, ViewError
 from subclass_utils._torch_private import increment_version, is_alias_of, is_fake
 
@@ -26,6 +26,7 @@ __all__ = [
     "Step",
     "check_argument",
     "connect",
+    "connect_part",
     "disconnect",
     "extent_of",
     "family_of",
@@ -56,10 +57,12 @@ KEEP_ALL = {_aten.detach.default, _aten.alias.default, _aten.lift_fresh.default}
 class Family:
     """A wrapper's data, and the links of the wrappers that share it, as long as these live."""
 
-    __slots__ = ("links",)
+    __slots__ = ("links", "saved")
 
     def __init__(self) -> None:
         self.links: set[ref[Link]] = set()
+        self.saved: list[Any] = []
+        """Empty, and for pickle: one list for all, by which they find each other again."""
 
 
 Step = tuple[Any, Sequence[Any], Mapping[str, Any], int | None]
@@ -172,6 +175,14 @@ def connect(made: Any, source: Any, step: Step | None = None) -> None:
         )
     family.links.add(ref(link, family.links.discard))
     made.__dict__ = link
+
+
+def connect_part(made: Any, whole: Any, steps: Sequence[Step]) -> None:
+    """Remember that a wrapper shares the data of another one, of which steps made it."""
+    connect(made, whole)
+    link = made.__dict__
+    link.steps = (*link.steps, *steps)
+    link._shares = _share_memory(inner_of(made), inner_of(link.root))  # pickle shares no memory
 
 
 def _share_memory(part: Sequence[Any], whole: Sequence[Any]) -> bool:

@@ -20,6 +20,7 @@ from subclass_utils._declaration import (
     check_object,
     with_wrapper_key,
 )
+from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._outside import needs_wrapper_key, outside_like
@@ -300,7 +301,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                 )
             other = make_from_plain(cls, other.detach(), self)
         inner = [getattr(other, name).data for name in cls.inner_tensors]
-        made = _copying.make_described(cls, _copying.describe_outside(other), inner)
+        made = make_described(cls, describe_outside(other), inner)
         _data.__set__(self, made)  # type: ignore[attr-defined]
         for name, tensor in zip(cls.inner_tensors, inner, strict=True):
             setattr(self, name, tensor)
@@ -354,8 +355,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
 
     def __copy__(self) -> Any:
         """Make another wrapper of the same inner tensors, as torch does with a storage."""
-        state = _copying.state_of(self, shares=True)
-        made = _copying.build_wrapper(type(self), state)
+        made = _copying.share_with(self)
         if self._is_part:
             made.__dict__["_family_seen"] = self.__dict__.get("_family_seen")
         elif not self._transparent:
