@@ -134,8 +134,8 @@ class _AtOnce:
         dims = x.dim()
         if dims == 2:
             return (_apply_mm if bias is None else _apply_addmm)(self, bias, input, weight)
-        if dims < 2 or not x.is_contiguous():
-            return None
+        if dims < 2 or not x.is_contiguous() or (bias is not None and inner(bias).dim() != 1):
+            return None  # torch multiplies otherwise, or adds the bias afterwards
         if bias is None:
             return _apply_view(self, bias, input, weight)
         rows = _apply_addmm(self, bias, input, weight)
