@@ -129,17 +129,26 @@ class _AtOnce:
         x, w = inner(input), inner(weight)
         if not (_is_simple(x) and _is_simple(w)) or w.dim() != 2:
             return None
-        if bias is not None and not _is_simple(inner(bias)):
+        flat = x.dim() == 2
+        if not flat and (x.dim() < 2 or not x.is_contiguous()):
             return None
-        dims = x.dim()
-        if dims == 2:
-            return (_apply_mm if bias is None else _apply_addmm)(self, bias, input, weight)
-        if dims < 2 or not x.is_contiguous() or (bias is not None and inner(bias).dim() != 1):
-            return None  # torch multiplies otherwise, or adds the bias afterwards
         if bias is None:
-            return _apply_view(self, bias, input, weight)
-        rows = _apply_addmm(self, bias, input, weight)
-        return rows.view((*x.size()[:-1], w.size(0)))
+            result = _plain_linear(x, w)
+            if not flat and result._base is not None:
+                return None
+            apply = _apply_mm if flat else _apply_view
+            return apply((self, self.wrap(result, input)), None, input, weight)
+        b = inner(bias)
+        if not _is_simple(b):
+            return None
+        result = _plain_linear(x, w, b)
+        if flat:
+            return _apply_addmm((self, self.wrap(result, bias)), bias, input, weight)
+        rows = result._base
+        if rows is None:  # the bias was added afterwards
+            return None
+        made = _apply_addmm((self, self.wrap(rows, bias)), bias, input, weight)
+        return made.view(result.size())
 
 
 def _is_simple(inner: Any) -> bool:
@@ -156,7 +165,8 @@ class _Node(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, way: _AtOnce, bias: Any, input: Any, weight: Any) -> Any:
+    def forward(ctx: Any, made: Any, bias: Any, input: Any, weight: Any) -> Any:
+        way, result = made
         _, _, for_input, for_weight = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(input if for_weight else None, weight if for_input else None)
@@ -165,10 +175,7 @@ class _Node(torch.autograd.Function):
         columns = for_input and _lies_by_columns(x) if len(size) == 2 else False
         rows = for_weight and w.stride() == (w.size(1), 1)
         ctx.how = way, size, columns, rows
-        if bias is None:
-            return way.wrap(_plain_linear(x, w), input)
-        result = _plain_linear(x, w, way.inner(bias))
-        return way.wrap(result if len(size) == 2 else result._base, bias)
+        return result
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
