@@ -141,6 +141,45 @@ def test_write_into_one_of_them_is_right_or_an_error(cls: Any, name: str) -> Non
     assert torch.allclose(numbers_of(y), numbers_of(x))
 
 
+def scaled(numbers: torch.Tensor, scale: torch.Tensor) -> Any:
+    return Requantised(numbers.to(torch.int16), scale)
+
+
+# Two wrappers that were made of one tensor, and whether a write into the first reaches the other.
+MADE_OF_ONE: dict[str, tuple[Callable[[torch.Tensor], tuple[Any, Any]], bool]] = {
+    "the whole": (lambda a: (Measured(a, Unit.METRE), Measured(a, Unit.METRE)), True),
+    "a part": (lambda a: (Measured(a, Unit.METRE), Measured(a[:2], Unit.METRE)), True),
+    "apart": (lambda a: (Measured(a[:2], Unit.METRE), Measured(a[2:], Unit.METRE)), False),
+    "nested": (lambda a: (Counting(Counting(a, 0), 0), Counting(Counting(a[:2], 0), 0)), True),
+    "a scale": (lambda a: (scaled(a[:2], a[2]), scaled(a[:2], a[2])), True),
+    "nothing": (lambda a: (scaled(a[:2], a[2]), scaled(a[:2], a[3])), False),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_ONE)
+def test_write_into_one_of_two_made_of_one_tensor_is_right_or_an_error(name: str) -> None:
+    make, share = MADE_OF_ONE[name]
+
+    def write(one: Any, other: Any) -> Any:
+        one.zero_()
+        return other * 2
+
+    def read(one: Any, other: Any) -> Any:
+        return one.sum() + other * 2
+
+    tensor = torch.tensor([4.0, 3.0, 2.0, 1.0])
+    assert torch.equal(
+        numbers_of(compiled(read)(*make(tensor))), numbers_of(read(*make(tensor.clone())))
+    )
+    if share:
+        with pytest.raises(Exception, match="aliased inputs"):
+            compiled(write)(*make(tensor))
+        assert tensor.tolist() == [4, 3, 2, 1]
+    else:
+        want = write(*make(tensor.clone()))
+        assert torch.equal(numbers_of(compiled(write)(*make(tensor))), numbers_of(want))
+
+
 def test_write_into_a_view_that_is_an_argument_says_what_to_do() -> None:
     x = made(Requantised)
     with pytest.raises(Exception, match="Give the function the wrapper and take the view inside"):

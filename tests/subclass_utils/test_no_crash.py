@@ -151,6 +151,8 @@ def test_storages_tell_who_shares_memory() -> None:
     assert isinstance(storage, torch.UntypedStorage)
     assert storage._cdata == of_view._cdata != other.untyped_storage()._cdata
     assert storage.nbytes() == 12
+    again, part = LoggingTensor(x.elem), LoggingTensor(x.elem[1:])
+    assert again[1:].untyped_storage()._cdata == part.untyped_storage()._cdata == storage._cdata
     assert repr(storage) == "<NoStorage of a LoggingTensor>"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 from weakref import ref
 
 import torch
 
 from subclass_utils._errors import MemorylessError
+from subclass_utils._shared_data import extent_of, root_of
 from subclass_utils._torch_private import is_fake, share_storage
 
 __all__ = ["NoMemory"]
@@ -42,6 +43,14 @@ class NoStorage(torch.UntypedStorage):
     _storage: torch.UntypedStorage
     _device: torch.device
     _traced: ref[Any] | None = None  # a wrapper with this storage that torch.compile traces with
+
+    _same: NoStorage | None = None  # what stands for this one too
+
+    def _joined(self) -> NoStorage:
+        found = self
+        while found._same is not None:
+            found = found._same
+        return found
 
     @property
     def _cdata(self) -> int:
@@ -97,6 +106,41 @@ for _name in _READS.split():
         setattr(NoStorage, _name, _refusal(_name))
 
 
+def _of_all_in_one_memory(wrapper: Any, own: NoStorage) -> NoStorage:
+    """Give what stands for the storages of all wrappers that were made of one tensor.
+
+    Each has an outside of its own, and what is written into one is seen in the others. Those of
+    apart places in one memory do not count, where the outsides would not tell them apart.
+    """
+    found = own._joined()
+    for inner in _own_tensors(wrapper):
+        start, end = (n * inner.element_size() for n in (inner.storage_offset(), extent_of(inner)))
+        memory: Any = inner.untyped_storage()
+        known = [entry for entry in memory.__dict__.get("_outsides", ()) if entry[-1]() is not None]
+        for other_start, other_end, says_place, outside in known:
+            other = outside()._joined()
+            meet = start < other_end and other_start < end
+            if other is not found and (meet or (says_place and wrapper._transparent)):
+                found._same = other  # the older one: it may have been asked for already
+                found = other
+        entry = (start, end, wrapper._transparent, ref(found))  # references to one are equal
+        memory._outsides = known if entry in known else [*known, entry]
+    return found
+
+
+def _own_tensors(wrapper: Any) -> Iterator[torch.Tensor]:
+    """Give the plain tensors that hold a wrapper's values, but not those that it will give up."""
+    lent = root_of(wrapper).__dict__.get("_lent", ())
+    for name in type(wrapper).inner_tensors:
+        inner = getattr(wrapper, name, None)
+        if name in lent or not isinstance(inner, torch.Tensor) or is_fake(inner):
+            continue
+        if hasattr(type(inner), "inner_tensors"):
+            yield from _own_tensors(inner)
+        elif inner.layout is torch.strided and inner.device.type != "meta":
+            yield inner
+
+
 class NoMemory:
     """Methods of torch.Tensor that would read or share memory that is not there."""
 
@@ -126,6 +170,7 @@ class NoMemory:
             made = make(0, device="meta")  # not of its size, which may be a symbol
             made._storage, made._device, made._wrapper_class = storage, storage.device, type(self)
             storage._stands_for = made
+        made = _of_all_in_one_memory(self, made)
         if (made._traced is None or made._traced() is None) and is_fake(self):
             made._traced = ref(self)
         return made  # type: ignore[no-any-return]
