@@ -6,19 +6,22 @@ is not named here may change without a look at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dispatch_core._composite import is_kept
 from dispatch_core._dtype_names import short_dtype
 from dispatch_core._entry import Entry
 from dispatch_core._higher_order import let_classes_answer
+from dispatch_core._honest import handler_failed
 from dispatch_core._table import HandlerTable
 from dispatch_core._torch_private import look_up, state_of_caller
 
 __all__ = [
     "Entry",
+    "after_declining",
     "entries_of",
+    "handler_failed",
     "has_handlers",
     "is_kept",
     "let_classes_answer",
@@ -43,3 +46,14 @@ def has_handlers(table: HandlerTable) -> bool:
     return any(
         each._exact or each._packets or each._rules or each._fallback for each in table._line()
     )
+
+
+def after_declining(
+    table: HandlerTable,
+    func: Any,
+    types: Sequence[type],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Give what the others say to a call that a handler of the table declined."""
+    return table._after_declining(func, types, args, kwargs)

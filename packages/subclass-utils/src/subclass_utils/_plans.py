@@ -10,23 +10,19 @@ from dispatch_core import NoHandlerError
 from dispatch_core._for_subclass_utils import is_kept, state_of_caller
 from torch.autograd.forward_ad import unpack_dual
 
-from subclass_utils._description import as_view_of
 from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
-from subclass_utils._own_writes import OwnWrites
+from subclass_utils._own_handlers import handled_plan
 from subclass_utils._roles import each_in, roles_of
-from subclass_utils._shared_data import KEEP_ALL, connect, lend
 from subclass_utils._torch_private import (
     HIGHER_ORDER_OPERATOR,
     composite_kernel,
     has_view_kernel,
     is_composite_implicit,
-    is_functional,
     others_are_watching,
     outside_of_handlers,
-    share_storage,
 )
-from subclass_utils._transparent import Transparent, is_made_by_torch, mixing_error
+from subclass_utils._transparent import Transparent
 
 __all__ = ["TypedPlan", "make_plan", "run_whole", "runs_in_parts"]
 
@@ -54,7 +50,7 @@ def make_plan(cls: type[Any], func: Any) -> TypedPlan:
 
 def _choose(cls: type[Any], func: Any, entry: Any) -> TypedPlan:
     if entry.kind != "missing":
-        return _handled(cls, func)
+        return handled_plan(cls, func, entry)
     if isinstance(func, HIGHER_ORDER_OPERATOR):
         return _higher_order(cls, func)
     query = _QUERIES.get(func)
@@ -163,110 +159,3 @@ def _higher_order(cls: type[Any], func: Any) -> TypedPlan:
         )
 
     return run
-
-
-def _handled(cls: type[Any], func: Any) -> TypedPlan:
-    """Call the handler; for a transparent class, bring what it wrote in step afterwards."""
-    dispatch = cls.table.dispatch
-    checks = cls.mixing == "error"
-    after = Transparent(cls, func) if cls._transparent and hasattr(func, "_schema") else None
-    views = _view_source(func)
-    connects = None if not views or cls._transparent else _connecting(func)
-    roles = roles_of(func) if hasattr(func, "_schema") else None
-    writes = None if roles is None or not roles.writes else OwnWrites(cls, func, roles)
-    lends = connects is None and not cls._transparent
-
-    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if checks:
-            _refuse_plain(cls, func, args, kwargs)
-        if writes is None:
-            result = dispatch(func, types, args, kwargs)
-        else:
-            before = writes.before(args, kwargs)
-            result = writes.after(before, args, kwargs, dispatch(func, types, args, kwargs))
-        if views and args and torch.is_inference_mode_enabled():
-            result = _all_views_of(result, args[0])
-        if after is not None and after.touches:
-            after.in_step(args, kwargs, result)
-        if connects is not None and args:
-            result = connects(args, kwargs, result)
-        elif lends:
-            _lend(cls, args, kwargs, result)
-        return result
-
-    return run
-
-
-def _lend(cls: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-    """Note the inner tensors that a handler handed on to results that are no views."""
-    for made in (result,) if isinstance(result, cls) else each_in(result):
-        if _may_lend(cls, made):
-            for source in each_in((*args, *kwargs.values()) if kwargs else args):
-                if source is not made and _may_lend(cls, source):
-                    lend(made, source)
-
-
-def _may_lend(cls: type[Any], value: Any) -> bool:
-    return isinstance(value, cls) or not getattr(type(value), "_transparent", True)
-
-
-def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], Any]:
-    """Make what lets a write into the views that a handler made be one into the whole."""
-    keeps_all = func in KEEP_ALL
-
-    def connected(part: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: Any) -> Any:
-        source = args[0]
-        if part is source or not isinstance(part, type(source)):
-            return part
-        if _is_functionalized(part):
-            if source.without_handler == "to_plain":
-                from subclass_utils._plain_view import placed_like_view
-
-                part = placed_like_view(
-                    part, source, lambda meta: func(meta, *args[1:], **kwargs), index
-                )
-        elif not torch.is_inference_mode_enabled():  # where autograd knows it as a view
-            share_storage(part, source)  # by which torch.compile tells views from other inputs
-        connect(part, source, None if keeps_all else (func, args[1:], kwargs, index))
-        return part
-
-    def connect_one(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
-        return connected(result, args, kwargs, None)
-
-    def connect_each(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
-        return [connected(part, args, kwargs, index) for index, part in enumerate(result)]
-
-    results = roles_of(func).results
-    return connect_each if len(results) > 1 or results[0].is_list else connect_one
-
-
-def _is_functionalized(wrapper: Any) -> bool:
-    inner = getattr(wrapper, type(wrapper).inner_tensors[0])
-    return type(inner) is not torch.Tensor and is_functional(inner)
-
-
-def _view_source(func: Any) -> bool:
-    """Say whether the results are views of the first argument."""
-    if not hasattr(func, "_schema"):
-        return False
-    roles = roles_of(func)
-    return roles.aliases and bool(roles.arguments) and roles.arguments[0].position == 0
-
-
-def _all_views_of(result: Any, source: Any) -> Any:
-    if isinstance(result, list | tuple):
-        return [as_view_of(value, source) for value in result]
-    return as_view_of(result, source)
-
-
-def _refuse_plain(
-    cls: type[Any], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> None:
-    for position, value in (*enumerate(args), *kwargs.items()):
-        for item in each_in(value):
-            if isinstance(item, torch.Tensor) and not isinstance(item, cls):
-                name = (
-                    func._schema.arguments[position].name if isinstance(position, int) else position
-                )
-                if not is_made_by_torch(func.name(), str(name)):
-                    raise mixing_error(cls, func.name(), str(name))
