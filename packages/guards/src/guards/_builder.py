@@ -11,15 +11,7 @@ import torch
 
 from guards import _fetch
 from guards._arguments import each_of, need, need_scope
-from guards._checks import (
-    BoolCheck,
-    Check,
-    EqualsCheck,
-    IdentityCheck,
-    NoneCheck,
-    RangeCheck,
-    TypeCheck,
-)
+from guards._checks import Check, EqualsCheck, IdentityCheck, TypeCheck
 from guards._code_check import CodeCheck, plain_function
 from guards._constants import spell, type_name
 from guards._container_checks import KeysCheck, LengthCheck, SetCheck, dict_keys
@@ -29,6 +21,7 @@ from guards._front_end import register_duplicate_input
 from guards._guard import Guard, GuardBuilderBase
 from guards._own_dict_checks import AbsentCheck, PresentCheck, TrainingCheck
 from guards._relation_check import RelationCheck
+from guards._scalar_checks import BoolCheck, NoneCheck, RangeCheck
 from guards._source import Source, name_of, need_source
 from guards._state_checks import StateCheck, read_state
 from guards._tensor_checks import OverlapCheck, SameObjectCheck, TensorCheck, TensorFacts

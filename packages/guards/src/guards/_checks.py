@@ -32,13 +32,10 @@ if TYPE_CHECKING:
     from guards._value_sources import ValueSource
 
 __all__ = [
-    "BoolCheck",
     "Check",
     "EqualsCheck",
     "IdentityCheck",
-    "NoneCheck",
     "OneSourceCheck",
-    "RangeCheck",
     "TypeCheck",
 ]
 
@@ -133,7 +130,29 @@ class OneSourceCheck(Check):
         return {}
 
 
-class TypeCheck(OneSourceCheck):
+class NodeCheck(Check):
+    """A check that a node of one of torch's trees of guards can make, with many others.
+
+    Attributes:
+        reads: an attribute that it reads from an object's own dict, which its class must lack.
+    """
+
+    reads: ClassVar[str | None] = None
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        """Let a node check what this does; its failure need not mean that this check fails.
+
+        ``kind`` is what torch wants to be told of the nodes below. Gives an object that torch
+        knows by its address alone, and which may die, or None.
+        """
+        raise NotImplementedError
+
+    def holds(self, value: object) -> bool:
+        """Tell whether the check holds of one value, or of an ``Absent``."""
+        raise NotImplementedError
+
+
+class TypeCheck(OneSourceCheck, NodeCheck):
     """The value's class is exactly this one; the class is held weakly.
 
     ``cls`` may be the name of a class, ``module:qualified.name``, for a check that was saved.
@@ -173,6 +192,13 @@ class TypeCheck(OneSourceCheck):
         cls = self.cls()
         return None if cls is None else ("type", cls)
 
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        node.add_type_match_guard(id(self.cls()), ["class"], None)
+        return None  # only of a class that is kept anyway
+
+    def holds(self, value: object) -> bool:
+        return type(value) is self.cls()
+
     def expected(self) -> str:
         return f"of type {self.name.removeprefix('builtins:').replace(':', '.')}"
 
@@ -205,7 +231,7 @@ def weak_class(cls: type | None) -> Any:
     return weakref.ref(cls) if cls is not None and is_heap_type(cls) else None
 
 
-class IdentityCheck(OneSourceCheck):
+class IdentityCheck(OneSourceCheck, NodeCheck):
     """The value is this very object; it is held weakly, and when it dies the check fails.
 
     Raises:
@@ -239,6 +265,15 @@ class IdentityCheck(OneSourceCheck):
         value = self._value()
         return None if value is None else ("identity", value)
 
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        node.add_id_match_guard(id(value), ["object"], None)
+        return None if self._singleton or self._static else value
+
+    def holds(self, value: object) -> bool:
+        if self._singleton or self._static:
+            return value is self._value
+        return value is not None and value is self._value()
+
     def expected(self) -> str:
         if not self._singleton and not self._static and self._value() is None:
             return f"the same object: {self.described}, which is dead"
@@ -268,7 +303,7 @@ def weakly(source: ValueSource, value: object) -> Any:
         ) from None
 
 
-class EqualsCheck(OneSourceCheck):
+class EqualsCheck(OneSourceCheck, NodeCheck):
     """The value is a constant of the same type, and equal to the last bit.
 
     Raises:
@@ -311,6 +346,16 @@ class EqualsCheck(OneSourceCheck):
         if is_plain_scalar(self.value):
             return "constant", self.value
         return ("immutable", self.value) if plain_type(self.value) in _IMMUTABLE else None
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        if is_named_by_identity(self.value):
+            node.add_id_match_guard(id(self.value), ["value"], None)
+        else:
+            node.add_equals_match_guard(self.value, ["value"], None)  # a plain scalar
+        return None
+
+    def holds(self, value: object) -> bool:
+        return same_constant(value, self.value)
 
     def expected(self) -> str:
         return spell(self.value)
@@ -402,98 +447,3 @@ def thawed(value: Any) -> Any:
             raise UnsupportedGuardError(f"{value!r}, cannot be saved")
         return found
     return value
-
-
-class NoneCheck(OneSourceCheck):
-    """The value is None."""
-
-    code = "NONE_MATCH"
-
-    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        return f"{names[0]} is None"
-
-    def pattern(self) -> tuple[str, Any] | None:
-        return "identity", None
-
-    def expected(self) -> str:
-        return "None"
-
-
-class BoolCheck(OneSourceCheck):
-    """The value is this bool."""
-
-    code = "BOOL_MATCH"
-
-    def __init__(self, source: ValueSource, value: bool) -> None:
-        super().__init__(source)
-        if type(value) is not bool:
-            raise UnsupportedGuardError(
-                f"BOOL_MATCH on {source.name()}: got {spell(value)}; use EQUALS_MATCH"
-            )
-        self.value = value
-
-    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        return f"{names[0]} is {self.value}"
-
-    def pattern(self) -> tuple[str, Any] | None:
-        return "identity", self.value
-
-    def expected(self) -> str:
-        return str(self.value)
-
-    def state(self) -> dict[str, Any]:
-        return {"value": self.value}
-
-
-class NodeCheck(Check):
-    """A check that a node of one of torch's trees of guards can make, with many others.
-
-    Attributes:
-        reads: an attribute that it reads from an object's own dict, which its class must lack.
-    """
-
-    reads: ClassVar[str | None] = None
-
-    def add_to(self, node: Any, kind: Any, value: Any) -> object:
-        """Let a node check what this does; its failure need not mean that this check fails.
-
-        ``kind`` is what torch wants to be told of the nodes below. Gives an object that torch
-        knows by its address alone, and which may die, or None.
-        """
-        raise NotImplementedError
-
-    def holds(self, value: object) -> bool:
-        """Tell whether the check holds of one value, or of an ``Absent``."""
-        raise NotImplementedError
-
-
-class RangeCheck(OneSourceCheck):
-    """An int or a float (no bool) lies between two bounds, both included; None is no bound."""
-
-    code = "RANGE_MATCH"
-
-    def __init__(
-        self, source: ValueSource, kind: str, low: float | None = None, high: float | None = None
-    ) -> None:
-        super().__init__(source)
-        wants(kind in ("int", "float") and type(kind) is str, self.code, "'int' or 'float'", kind)
-        for bound in (low, high):
-            wants(bound is None or type(bound) in (int, float), self.code, "numbers", bound)
-        self.kind, self.low, self.high = kind, low, high
-
-    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        name = names[0]
-        low = "" if self.low is None else f"{emitter.constant(self.low, 'low')} <= "
-        high = "" if self.high is None else f" <= {emitter.constant(self.high, 'high')}"
-        # A bound of its own makes nan fail, as it is in no range.
-        return f"type({name}) is {self.kind} and {low}{name}{high}" + (
-            "" if low or high else f" == {name}"
-        )
-
-    def expected(self) -> str:
-        low = "" if self.low is None else f" from {spell(self.low)}"
-        high = "" if self.high is None else f" up to {spell(self.high)}"
-        return f"{'an int' if self.kind == 'int' else 'a float'}{low}{high}"
-
-    def state(self) -> dict[str, Any]:
-        return {"kind": self.kind, "low": self.low, "high": self.high}

@@ -167,7 +167,7 @@ class Emitter:
             reference = weakref.ref(value)
             known = self._weak_names[id(value)] = self.constant(reference, f"ref_{hint}")
         if vital:
-            self._vital_ones.append(weakref.ref(value, self.death.happen))
+            self.is_vital(value)
         return f"{known}()"
 
     def same_objects(
@@ -192,7 +192,7 @@ class Emitter:
                 continue
             self._weakrefs.append(weakref.ref(value, functools.partial(self._forget, name)))
             if vital:
-                self._vital_ones.append(weakref.ref(value, self.death.happen))
+                self.is_vital(value)
         self._kept.append(kept)
         read, arguments = address_reader(len(values))
         reader = self.constant(read, f"read_{len(values)}_addresses")
@@ -213,6 +213,10 @@ class Emitter:
         torch knows some objects by their addresses alone.
         """
         self._weakrefs.append(weakref.ref(value, functools.partial(self._end_tree, tree)))
+
+    def is_vital(self, value: object) -> None:
+        """Let the whole check never hold again once a value is dead."""
+        self._vital_ones.append(weakref.ref(value, self.death.happen))
 
     def _end_tree(self, name: str, _: object) -> None:
         self.namespace[name] = no_tree()

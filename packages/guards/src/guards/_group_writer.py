@@ -133,11 +133,14 @@ class GroupWriter(FetchWriter):
         test = self.emitter.ask_tree(tree, group.kind, value)
         for known in by_address:
             self.emitter.ends_with(known, self.emitter.name_of_tree(tree, group.kind))
+        for member in group.members:
+            if member.kind == "identity":
+                self.emitter.is_vital(member.expected)
         if group.kind == "nodes":
             plain = dict.fromkeys(
                 self.emitter.still_plain(member.expected, member.check.reads)
                 for member in group.members
-                if member.expected is not None
+                if member.kind == "nodes" and member.expected is not None
             )
             test = " and ".join([*filter(None, plain), test])
         if unsure or group.kind == "nodes":

@@ -34,6 +34,10 @@ _GROUP_OF = {
     "type made at run time": "type",
 }
 
+# What a tree can check beside what it is made for; so many are checked faster without it.
+_NODES = ("identity", "single", "constant", "type")
+_WORTH_A_GROUP_BESIDE_A_TREE = 48
+
 # Fetching values of one table together is worth while from so many on; fewer are checked with
 # those of other tables.
 WORTH_FETCHING_TOGETHER = 10
@@ -79,6 +83,7 @@ def plan(
     place_of: Callable[[ValueSource], Place | None],
     turn_of: Callable[[ValueSource], int],
     can_be_node: Callable[[type | None], bool] | None,
+    is_used_once: Callable[[ValueSource], bool],
 ) -> tuple[list[Check], list[Group]]:
     """Sort the checks into those that are made alone and those that are made together.
 
@@ -90,7 +95,8 @@ def plan(
 
     ``can_be_node`` tells of a class whether a tree can check its objects by what else it has. It is
     None where there are no trees; else all tensors go into one, and so do other such checks,
-    wherever the values lie.
+    wherever the values lie, and a few others of the same table, if ``is_used_once`` says that
+    nothing else is about their values.
     """
     alone: list[Check] = []
     by_table: dict[Any, Group] = {}
@@ -120,6 +126,8 @@ def plan(
         key = (group_kind, turn, *((None, None) if place is None else place[:2]))
         group = by_table.setdefault(key, Group(group_kind, place is not None))
         group.members.append(Member(kind, check, source, expected))
+    if can_be_node is not None:
+        _put_into_tree(by_table, place_of, is_used_once)
     scattered: dict[tuple[str, int], Group] = {}
     groups: list[Group] = []
     for (kind, turn, *_), group in by_table.items():
@@ -139,3 +147,30 @@ def plan(
     order = {id(check): number for number, check in enumerate(checks)}
     alone.sort(key=lambda check: order[id(check)])
     return alone, groups
+
+
+def _put_into_tree(
+    by_table: dict[Any, Group],
+    place_of: Callable[[ValueSource], Place | None],
+    is_used_once: Callable[[ValueSource], bool],
+) -> None:
+    """Let a tree make a few checks of values that lie beside its own, instead of their groups.
+
+    In the midst of Python's own steps a call of a tree takes longer, by as much as three of them.
+    """
+    trees = [g for g in by_table.values() if g.kind in ("tensors", "nodes") and g.is_worth_it()]
+    if not trees:
+        return
+    tree = trees[0]
+    tables = {place[:2] for m in tree.members if (place := place_of(m.source)) is not None}
+    beside: dict[Any, dict[int, Member]] = {}  # by id: what they expect may not be compared
+    for group in by_table.values():
+        for member in group.members:
+            place = place_of(member.source) if member.kind in _NODES else None
+            if place is not None and place[:2] in tables and is_used_once(member.source):
+                beside.setdefault(place[:2], {})[id(member)] = member
+    for few in beside.values():
+        if len(few) < _WORTH_A_GROUP_BESIDE_A_TREE:
+            for group in by_table.values():
+                group.members = [m for m in group.members if id(m) not in few]
+            tree.members += few.values()

@@ -17,6 +17,7 @@ from guards import (
     _container_checks,
     _own_dict_checks,
     _relation_check,
+    _scalar_checks,
     _state_checks,
     _tensor_checks,
 )
@@ -64,6 +65,7 @@ for _module in (
     _own_dict_checks,
     _container_checks,
     _code_check,
+    _scalar_checks,
     _state_checks,
     _tensor_checks,
     _relation_check,

@@ -39,7 +39,12 @@ class Writer(GroupWriter):
         self._survey(checks)
         can_be_node = self._can_be_node if _trees.can_be_made() else None
         alone, groups = plan(
-            checks, self._bases.__contains__, self._place_of, self._turn_of_tensor, can_be_node
+            checks,
+            self._bases.__contains__,
+            self._place_of,
+            self._turn_of_tensor,
+            can_be_node,
+            self._used_once,
         )
         alone, tables = self._divide(alone)
         for check in alone:
