@@ -30,6 +30,7 @@ from subclass_utils._shared_data import (
     root_of,
     write_value,
 )
+from subclass_utils._straight_copies import straight_copy
 from subclass_utils._torch_private import fast_call, increment_version, share_storage
 from subclass_utils._transparent import Plan, is_made_by_torch, mixing_error
 
@@ -43,7 +44,7 @@ def inner_wise_plan(cls: type[Any], op: Any) -> Plan:
     """Make what runs `op`, which has no handler, for a class whose outside differs."""
     own = _PLANS.get(op)
     if own is not None and not cls._is_part:
-        return partial(own, cls, op)
+        return straight_copy(cls, op, partial(own, cls, op))
     return _other_plan(cls, op)
 
 
