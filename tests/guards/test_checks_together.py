@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import functools
 import gc
 import importlib
@@ -531,6 +532,11 @@ def test_attributes_of_objects_without_a_plain_dict() -> None:
 CODE = "def f{0}(x): return x + {0}"
 
 
+def method_of_c(function: Any) -> Any:
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)
+    return make(("PyInstanceMethod_New", ctypes.pythonapi))(function)
+
+
 def functions(count: int) -> dict[str, Any]:
     """Make functions, each of a code object that only it refers to."""
     scope: dict[str, Any] = {}
@@ -552,7 +558,14 @@ def test_functions_together(way: str, count: int) -> None:
     last = f"f{count - 1}"
     bound = types.MethodType(scope[last], Point(1))
     assert check({**scope, last: bound}), "the function behind a method counts"
-    for wrong in (functions(count + 1)[f"f{count}"], lambda x: x, len, None, Hostile()):
+    of_c = method_of_c(scope[last])
+    for way_to_it in (of_c, of_c.__get__(1)):
+        assert check({**scope, last: way_to_it}), "also of one that C code made"
+        assert check.explain({**scope, last: way_to_it}) is None
+    twice = [types.MethodType(f, 1) for f in (of_c, bound)]
+    another = functions(count + 1)[f"f{count}"]
+    others = [method_of_c(another), method_of_c(len), types.MethodType(len, [])]
+    for wrong in (*twice, *others, another, lambda x: x, len, None, Hostile()):
         assert check({**scope, last: wrong}) is False
         assert first_failure(check, {**scope, last: wrong}).startswith(f"L['{last}']")
     assert check({}) is False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import hashlib
 import sys
 import types
@@ -60,7 +62,8 @@ class CodeCheck(OneSourceCheck, NodeCheck):
 
     def add_to(self, node: Any, kind: Any, value: Any) -> object:
         code = self._example()
-        node.add_type_match_guard(id(types.FunctionType), ["function"], None)
+        # torch takes the code of functions, bound methods, and methods that C code made, as
+        # ``plain_function`` does, and fails for anything else.
         below = node.code_manager("__code__", None, kind)
         below.add_id_match_guard(id(code), ["code"], None)
         return code
@@ -86,9 +89,16 @@ class CodeCheck(OneSourceCheck, NodeCheck):
 
 def plain_function(value: object) -> types.FunctionType | None:
     """Give the Python function behind a function or a bound method."""
-    if type(value) is types.MethodType:
-        value = value.__func__
+    if type(value) is types.MethodType or type(value) is _method_of_c():
+        value = value.__func__  # type: ignore[attr-defined]
     return value if type(value) is types.FunctionType else None
+
+
+@functools.lru_cache(maxsize=1)
+def _method_of_c() -> type:
+    """Give the class of what C code makes of a function that is to be a method."""
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)
+    return type(make(("PyInstanceMethod_New", ctypes.pythonapi))(plain_function))
 
 
 def code_digest(code: types.CodeType) -> str:
