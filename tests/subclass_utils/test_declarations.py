@@ -184,3 +184,13 @@ def test_inner_tensor_in_a_slot() -> None:
     assert x.held.tolist() == [2.0, 2.0]
     for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), SetInNew(x.held)):
         assert again.held.tolist() == [2.0, 2.0]
+
+
+def test_names_may_be_those_of_anything_inside() -> None:
+    class Named(WrapperTensor):
+        metadata = ("wrapper", "value0", "Tensor", "made", "source")
+        elem: torch.Tensor
+
+    x: Any = Named(torch.ones(2), "a", "b", "c", "d", "e")
+    for made in (x, x.detach(), x + 1, x[1:]):
+        assert [getattr(made, name) for name in Named.metadata] == list("abcde")

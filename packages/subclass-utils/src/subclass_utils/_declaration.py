@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import inspect
 import keyword
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ __all__ = [
     "check_conversion",
     "check_inner_tensors",
     "check_object",
+    "filler",
     "travels",
     "with_wrapper_key",
 ]
@@ -201,6 +202,36 @@ def check_object(wrapper: Any) -> None:
                 "from_plain(cls, plain, like); else leave __new__ away.",
                 cls=cls,
             )
+
+
+_FILL = """
+def fill(wrapper, {values}):
+{assignments}
+    return {tests}
+"""
+
+
+def filler(cls: type[Any]) -> Callable[..., bool]:
+    """Make what gives an object what its class declares; False where that needs a closer look."""
+    names = (*cls.inner_tensors, *cls.metadata)
+    values = [f"value{index}" for index in range(len(names))]
+    count = len(cls.inner_tensors)
+    tests = [f"isinstance({value}, Tensor) and not is_zero({value})" for value in values[:count]]
+    tests += [f"{value}.__class__ in plain_types" for value in values[count:]]
+    pairs = zip(names, values, strict=True)
+    source = _FILL.format(
+        values=", ".join(values),
+        assignments="\n".join(f"    wrapper.{name} = {value}" for name, value in pairs),
+        tests=" and ".join(tests),
+    )
+    namespace: dict[str, Any] = {
+        "Tensor": torch.Tensor,
+        "is_zero": is_zero_tensor,
+        "plain_types": _PLAIN_TYPES,
+    }
+    exec(compile(source, f"<{cls.__qualname__}>", "exec"), namespace)
+    fill: Callable[..., bool] = namespace["fill"]
+    return fill
 
 
 def _is_complete(cls: type[Any], attributes: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from subclass_utils._declaration import (
     check_class,
     check_inner_tensors,
     check_object,
+    filler,
     with_wrapper_key,
 )
 from subclass_utils._description import describe_outside, make_described
@@ -50,15 +51,11 @@ class _WrapperMeta(torch._C._TensorMeta):
             wrapper = with_wrapper_key(cls, wrapper)
             if not isinstance(wrapper, cls):
                 return wrapper
-        names = cls._declared
-        if kwargs or len(args) != len(names) or cls.__init__ is not _init:
+        if kwargs or len(args) != cls._count or cls.__init__ is not _init:
             wrapper.__init__(*args, **kwargs)
             check_object(wrapper)
         else:  # the same as our __init__, and a check at a glance
-            simple = True
-            for name, value in zip(names, args, strict=True):
-                setattr(wrapper, name, value)
-                simple = simple and isinstance(value, torch.Tensor) and not is_zero_tensor(value)
+            simple = cls._fill(wrapper, *args)
             if not simple or cls._transparent:
                 check_object(wrapper)
         return wrapper
@@ -107,6 +104,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     _is_part: ClassVar[bool] = False
     _makes_outside: ClassVar[bool] = False  # by a `__new__` that is not ours
     _declared: ClassVar[tuple[str, ...]] = inner_tensors
+    _count: ClassVar[int] = 1
+    _fill: ClassVar[Any]
     _in_slots: ClassVar[bool] = False  # some inner tensor is no entry of `__dict__`
 
     __torch_function__ = no_torch_function
@@ -123,6 +122,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         )
         cls._makes_outside = "__new__" in _overridden(cls)
         cls._declared = (*cls.inner_tensors, *cls.metadata)
+        cls._count = len(cls._declared)
+        cls._fill = staticmethod(filler(cls))
         cls._in_slots = any(
             hasattr(inspect.getattr_static(cls, name, None), "__set__")
             for name in cls.inner_tensors
@@ -457,6 +458,7 @@ def _initialise_once(cls: type[Any]) -> None:
 _init = WrapperTensor.__init__
 _default_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 WrapperTensor._set_up_table()
+WrapperTensor._fill = staticmethod(filler(WrapperTensor))
 register_collation(WrapperTensor)
 skip_in_dynamo(WrapperTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]
 skip_in_dynamo(WrapperTensor.data.fget.__code__)  # type: ignore[attr-defined]
