@@ -165,10 +165,10 @@ def test_deep_copied_parameter_shares_its_data_with_nobody(cls: Any) -> None:
 def test_deep_copied_parameters_share_an_inner_tensor_that_is_one_object() -> None:
     scale = torch.tensor(0.5)
     numbers = torch.ones(2, dtype=torch.int8)
-    one, other = (torch.nn.Parameter(Scaled(numbers.clone(), scale)) for _ in range(2))
-    other.scale = one.scale
-    first, second = copy.deepcopy([one, other])
-    assert first.scale is second.scale is not one.scale
+    parameters: list[Any] = [torch.nn.Parameter(Scaled(numbers.clone(), scale)) for _ in range(2)]
+    parameters[1].scale = parameters[0].scale
+    first, second = copy.deepcopy(parameters)
+    assert first.scale is second.scale is not parameters[0].scale
 
 
 @pytest.mark.parametrize("way", ["pickle", "torch.save"])

@@ -11,7 +11,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-from tests.subclass_utils.truth import compare_run, quiet
+from tests.subclass_utils.truth import Passing, Wrapped, compare_run, quiet
 
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
 LAYOUTS = ("slice", "transpose", "conj", "neg")
@@ -43,8 +43,9 @@ UNINITIALISED = (
 # Their backward allocates plain tensors by shape and dtype, in Python, and fills them.
 PLAIN_GRADIENTS = {"nn_functional_linear_cross_entropy_chunked_none"}
 
-# A mode is shown the parts of these composite operators. So many writes to `out`, or to what they
-# fill step by step, are not those of the whole, which a plain tensor without a mode goes through.
+# A mode, and a class with handlers, is shown the parts of these composite operators. So many writes
+# to `out`, or to what they fill step by step, are not those of the whole, which a plain tensor
+# without a mode goes through.
 IN_PARTS_FOR_MODES = {
     *("linalg_cond", "linalg_matrix_norm", "linalg_matrix_power", "linalg_matrix_rank"),
     *("linalg_matrix_rank_hermitian", "linalg_multi_dot", "linalg_norm", "linalg_pinv"),
@@ -139,19 +140,27 @@ def calls(op: OpInfo, dtype: torch.dtype, most: int, backward: bool = False) -> 
                     yield f"{name} {layout} in place", in_place, (view, *args[1:]), kwargs
 
 
-def faults_of(op: OpInfo, most: int, context: str, backward: bool = False) -> list[str]:
+def faults_of(
+    op: OpInfo, most: int, context: str, backward: bool = False, cls: type[Any] = Wrapped
+) -> list[str]:
     """List how wrappers differ from plain tensors over an entry's calls."""
     found = []
     for dtype in dtypes_of(op):
         if backward and dtype in (torch.int64, torch.bool):
             continue
         for name, function, args, kwargs in calls(op, dtype, most, backward):
-            outcome = compare_run(function, (args, kwargs), context=context, backward=backward)
+            outcome = compare_run(
+                function, (args, kwargs), context=context, backward=backward, cls=cls
+            )
             for fault in outcome.faults:
                 if op.formatted_name.startswith(UNINITIALISED) and "other values" in fault:
                     continue
-                in_parts = context.endswith("watched") and op.formatted_name in IN_PARTS_FOR_MODES
-                if in_parts and any(fact in fault for fact in BY_PARTS):
+                in_parts = context.endswith("watched") or cls is Passing
+                if (
+                    in_parts
+                    and op.formatted_name in IN_PARTS_FOR_MODES
+                    and any(fact in fault for fact in BY_PARTS)
+                ):
                     continue
                 if op.formatted_name in PLAIN_GRADIENTS and "is a Tensor" in fault:
                     continue
@@ -181,6 +190,18 @@ def test_gradients_equal_those_of_plain_tensors() -> None:
         op.formatted_name: faults
         for op in op_db[:: FAST * 2]
         if (faults := faults_of(op, 2, "plain", backward=True))
+    }
+    assert faults == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["plain", "no_grad"])
+def test_handler_that_passes_everything_on_changes_nothing(context: str) -> None:
+    first = 7 if context == "plain" else 14
+    faults = {
+        op.formatted_name: faults
+        for op in op_db[first::FAST]
+        if (faults := faults_of(op, 2, context, backward=context == "plain", cls=Passing))
     }
     assert faults == {}
 

@@ -19,12 +19,13 @@ from subclass_utils._torch_private import (
     composite_kernel,
     has_view_kernel,
     is_composite_implicit,
+    leaving_bits,
     others_are_watching,
     outside_of_handlers,
 )
 from subclass_utils._transparent import Transparent
 
-__all__ = ["TypedPlan", "make_plan", "run_whole", "runs_in_parts"]
+__all__ = ["TypedPlan", "make_plan", "run_whole", "run_without_handler", "runs_in_parts"]
 
 TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
 
@@ -51,6 +52,24 @@ def make_plan(cls: type[Any], func: Any) -> TypedPlan:
 def _choose(cls: type[Any], func: Any, entry: Any) -> TypedPlan:
     if entry.kind != "missing":
         return handled_plan(cls, func, entry)
+    return _without_handler(cls, func)
+
+
+def run_without_handler(
+    cls: type[Any], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Answer `func` as if the class had no handler for it."""
+    key = cls._entries[func], "without handler"
+    plan = cls._plans.get(key)
+    if plan is None:
+        plan = cls._plans[key] = _without_handler(cls, func)
+    if outside_of_handlers():
+        return plan((cls,), args, kwargs)
+    with leaving_bits():
+        return plan((cls,), args, kwargs)
+
+
+def _without_handler(cls: type[Any], func: Any) -> TypedPlan:
     if isinstance(func, HIGHER_ORDER_OPERATOR):
         return _higher_order(cls, func)
     query = _QUERIES.get(func)

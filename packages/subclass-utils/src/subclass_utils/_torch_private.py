@@ -46,6 +46,7 @@ __all__ = [
     "keys_below_all_calls",
     "keys_below_subclasses",
     "keys_below_wrapper_key",
+    "leaving_bits",
     "looking_for_no_modes",
     "looks_for_modes",
     "make_outside",
@@ -203,6 +204,22 @@ _is_excluded: Callable[[Any], bool] = _look_up(torch._C, "_dispatch_tls_is_dispa
 def outside_of_handlers() -> bool:
     """Say whether no dispatched call is under way, so that there is no state to restore."""
     return not _is_excluded(_snapshot_key)
+
+
+_exclude: Callable[[Any], AbstractContextManager[None]] = _look_up(
+    torch._C, "_ExcludeDispatchKeyGuard"
+)
+_bits: Any = _look_up(torch._C, "DispatchKeySet")(_look_up(_dispatch_key, "Conjugate")) | _look_up(
+    torch._C, "DispatchKeySet"
+)(_look_up(_dispatch_key, "Negative"))
+
+
+def leaving_bits() -> AbstractContextManager[None]:
+    """Let operators leave conjugate and negative bits as they are, as where torch asks a class.
+
+    In a handler operators mind them.
+    """
+    return _exclude(_bits)
 
 
 _count_modes: Callable[[], int] = _look_up(torch._C, "_len_torch_dispatch_stack")

@@ -19,10 +19,10 @@ from dispatch_core._for_subclass_utils import let_classes_answer
 
 from subclass_utils._linear import linear_kernel
 from subclass_utils._torch_private import (
+    WRAPPER_KEY,
     composite_out_operators,
-    fall_through_wrapper_key,
+    fall_through,
     keys_below_wrapper_key,
-    modes_are_open,
     without_modes,
     wrapper_kernels,
 )
@@ -73,7 +73,7 @@ def _rank_kernel(name: str) -> Callable[..., Any]:
 
     def run(keys: Any, *args: Any, **kwargs: Any) -> Any:
         result = whole(keys, *args, **kwargs)
-        if type(result) is not torch.Tensor or "out" in kwargs or not modes_are_open():
+        if type(result) is not torch.Tensor or "out" in kwargs:
             return result
         with without_modes():
             return _wrapped(result, args[0])
@@ -98,7 +98,7 @@ def _tensor_split_kernel(keys: Any, self: Any, sections: Any, dim: int = 0) -> A
 
 def _register() -> tuple[Any, ...]:
     """Register the kernels for tensors that carry the wrappers' own dispatch key."""
-    passes_on = fall_through_wrapper_key()
+    passes_on = fall_through(WRAPPER_KEY)
     let_classes_answer()  # operators that are younger than the first class with a table
     register = wrapper_kernels("aten")
     register("aten::tensor_split.tensor_indices_or_sections", _tensor_split_kernel)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
-from dispatch_core import HandlerError, HandlerTable
+from dispatch_core import HandlerError, HandlerTable, handle_of
 from dispatch_core._for_subclass_utils import entries_of, has_handlers
 from torch.serialization import add_safe_globals
 
@@ -25,7 +25,8 @@ from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._outside import needs_wrapper_key, outside_like
-from subclass_utils._plans import make_plan, run_whole, runs_in_parts
+from subclass_utils._plans import make_plan, run_whole, run_without_handler, runs_in_parts
+from subclass_utils._roles import each_in
 from subclass_utils._shared_data import connect, disconnect, make_from_plain, reclaim, root_of
 from subclass_utils._torch_private import (
     is_zero_tensor,
@@ -253,6 +254,21 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         except AttributeError as error:
             check_inner_tensors(cls, func, (*args, *(kwargs or {}).values()), error)
             raise
+
+    @classmethod
+    def run_without_handler(cls, op: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Answer an operator as the declaration says, for a handler that adds something to that.
+
+        It is that of the most derived class among the arguments. Handlers of that operator are
+        passed over, also inherited ones; those of the parts of a composite operator are not.
+        """
+        handle = handle_of(op)
+        args, kwargs = handle.elide(handle.bind(args, kwargs))
+        own = cls
+        for value in each_in((*args, *kwargs.values())):
+            if issubclass(type(value), own):
+                own = type(value)
+        return run_without_handler(own, handle.torch_op, args, kwargs)
 
     @classmethod
     def _run_whole(
