@@ -32,6 +32,7 @@ from guards._reached_checks import (
     distinct_objects,
     whole_classes,
 )
+from guards._settings import CACHES_PARAMETRIZATIONS, SettingSource
 from guards._trust import is_of_torch
 from guards._understood import is_pure_builtin, is_understood, is_understood_class, words
 from guards._user_code import all_code, read_code
@@ -249,6 +250,8 @@ class Assumptions:
         for hooks in _HOOKS:
             if hooks in own:
                 self._guard(AttrSource(source, hooks), GuardBuilder.SEQUENCE_LENGTH)
+        if "parametrizations" in own["_modules"]:
+            self._guard(SettingSource(CACHES_PARAMETRIZATIONS), GuardBuilder.EQUALS_MATCH)
         for table in ("_parameters", "_buffers", "_modules"):
             entries = own[table]
             self._guard(AttrSource(source, table), GuardBuilder.DICT_KEYS_MATCH)
@@ -264,6 +267,12 @@ class Assumptions:
 
     def _visit_object(self, source: ValueSource, value: Any) -> None:
         cls = type(value)
+        if cls is _CACHED:
+            self._refuse(
+                source,
+                "keeps its results from call to call (functools.lru_cache), which no guard sees: "
+                "call it before, and hand on what it gives",
+            )
         layout = layout_of(cls)
         if layout is None or layout.root is not object or not _fetch.reads_plainly(cls):
             self._refuse(source, f"is {spell(value)}, which cannot be looked into")
@@ -354,6 +363,7 @@ class Assumptions:
         return ""
 
 
+_CACHED = type(functools.lru_cache(len))
 _OF_ENUMS = words("_value_ _name_ __objclass__ _sort_order_ _inverted_")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
@@ -114,6 +115,12 @@ class NamedAttributes:
         elif trusted:
             if is_a(found, types.FunctionType):
                 self._walk.guard(place, GuardBuilder.FUNCTION_MATCH)
+        elif is_a(_fetch.class_attribute(owner, name), functools.cached_property):
+            # Its code runs where an object has no value yet, which is seen and refused then.
+            number = next(n for n, base in enumerate(owner.__mro__) if name in vars(base))
+            base = GetItemSource(AttrSource(source, "__mro__"), number)
+            member = GetItemSource(AttrSource(base, "__dict__"), name)
+            self._walk.guard(member, GuardBuilder.ID_MATCH)
         elif type(found) is Absent:
             self._walk.refuse(place, "is made by a descriptor")
         elif not is_a(found, (types.MemberDescriptorType, types.GetSetDescriptorType)):

@@ -24,6 +24,7 @@ from guards._constants import is_constant, spell
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
 from guards._gc_pause import GcPause
+from guards._index_lists import indexes_by_constants
 from guards._op_facts import facts
 from guards._record import Input, Number, Record, Result, Step, make_record
 from guards._results import write_result
@@ -46,7 +47,9 @@ _FOLDER = __file__.rpartition("_recording.py")[0]
 # These read Python values, among which may be tensors, whose values they read unseen.
 _TAKE_DATA = words("tensor as_tensor asarray new_tensor from_numpy frombuffer")
 # Of these the arguments tell whether they do.
-_TELL_BY_ARGUMENTS = words("tensor as_tensor asarray new_tensor tensor_split")
+_TELL_BY_ARGUMENTS = words("tensor as_tensor asarray new_tensor tensor_split ctc_loss")
+# These take tensors that nothing but operators reads, so many, and make others of constants.
+_BESIDES_CONSTANTS = {"new_tensor": 1, "tensor_split": 1, "ctc_loss": 2}
 
 
 class Watcher(TorchDispatchMode):
@@ -61,11 +64,13 @@ class Watcher(TorchDispatchMode):
         self.problem: str | None = None
         self.made_of_data = False  # something may have read tensors unseen
         self.of_constants = False  # a tensor is being made of nothing but constants
+        self.fills_unseen = False  # an operator fills empty tensors of its own with constants
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any]] = {
             id(t): (weakref.ref(t), Input(place)) for place, (_, t) in enumerate(inputs)
         }
         self.given: dict[int, Any] = {}  # the containers of the result
         self._count = 0
+        self._masks: list[int] = []  # results that are made of lists of bools, as indices
         self._results: list[weakref.ref[torch.Tensor]] = []
         self._settings = settings_now()
         # What a garbage collection runs, in the middle of anything, is not the function's doing.
@@ -100,6 +105,8 @@ class Watcher(TorchDispatchMode):
             except Exception:
                 self.refuse(f"{func.name()} raised an error, as it may not do the next time")
                 raise
+            if self.fills_unseen and func is torch.ops.aten.empty.memory_format:
+                return result  # what it holds is known where it is used
             outputs = self._number(func, result)
             self.steps.append(Step(func, written, named, torch.is_grad_enabled(), outputs))
             return result
@@ -121,17 +128,26 @@ class Watcher(TorchDispatchMode):
             raise CannotSpecialize(f"{name} is not in the specs: nothing is known of it")
         if known.reads_data == "always":
             raise CannotSpecialize(f"{name} reads a value that may decide what happens next")
-        if known.output_shape == "dynamic" and not _indexes_by_numbers(name, args):
+        fixed = name == "aten::_ctc_loss" or self._indexes_by_numbers(name, args)
+        if known.output_shape == "dynamic" and not fixed:
             raise CannotSpecialize(f"{name} gives a shape that depends on values")
         if name.startswith(("aten::as_strided", "aten::set_", "aten::resize_")):
             raise CannotSpecialize(f"{name} reaches memory by its offset")
         if settings_now() != self._settings:
             raise CannotSpecialize("it changes a setting of torch, or enters inference mode")
 
+    def _indexes_by_numbers(self, name: str, args: tuple[Any, ...]) -> bool:
+        if name != "aten::index.Tensor":
+            return False
+        masks = [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
+        return all(self._knows(i) and self.write(i) in map(Result, self._masks) for i in masks)
+
     def write(self, value: Any) -> Any:
         """Give the form of an argument or a result that can be used again."""
         if is_a(value, torch.Tensor):
             if not self._knows(value):
+                if self.fills_unseen:
+                    return Number(value.clone())
                 raise CannotSpecialize(
                     "a tensor comes from outside of the operators and the inputs, as those of "
                     "torch.tensor(…) do: make it before the call"
@@ -144,11 +160,31 @@ class Watcher(TorchDispatchMode):
         raise CannotSpecialize(f"an operator takes {spell(value)}")
 
     def _with_numbers(self, func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Keep the tensor that torch makes of a number, as of the 5 in ``x[0] = 5``."""
+        """Keep the tensors that torch makes of constants: of the 5 in ``x[0] = 5``, of ``[0, 1]``.
+
+        Raises:
+            CannotSpecialize: the list in an index may hold tensors.
+        """
         if func.name() != "aten::lift_fresh" or self._knows(args[0]):
             return args
         one_number = not self.made_of_data and args[0].dim() == 0
-        return (Number(args[0].clone()),) if one_number or self.of_constants else args
+        if one_number or self.of_constants or self._is_index(args[0]):
+            return (Number(args[0].clone()),)
+        return args
+
+    def _is_index(self, tensor: torch.Tensor) -> bool:
+        frame: Any = sys._getframe(3)
+        while frame.f_back is not None and (_is_ours(frame.f_code) or is_of_torch(frame.f_code)):
+            frame = frame.f_back
+        found = indexes_by_constants(frame)
+        if found is False:
+            raise CannotSpecialize(
+                "torch makes a tensor of a list within an index, and reads unseen what the list "
+                "holds: give the list a name before, or make a tensor of it before the call"
+            )
+        # A mask that is the same each time gives results of one shape.
+        self._masks += [self._count] if found and tensor.dtype is torch.bool else []
+        return bool(found)
 
     def _knows(self, tensor: torch.Tensor) -> bool:
         known = self._known.get(id(tensor))
@@ -192,12 +228,6 @@ class Watcher(TorchDispatchMode):
                 self.refuse("it makes a tensor that requires grad")
 
 
-def _indexes_by_numbers(name: str, args: tuple[Any, ...]) -> bool:
-    if name != "aten::index.Tensor":
-        return False
-    return all(i is None or i.dtype not in (torch.bool, torch.uint8) for i in args[1])
-
-
 def _is_ours(code: types.CodeType) -> bool:
     return code.co_filename.startswith(_FOLDER)
 
@@ -218,7 +248,7 @@ class _Arguments(TorchFunctionMode):
         tensors = [value for value in given if is_a(value, torch.Tensor)]
         others = all(is_constant(value) for value in given if not is_a(value, torch.Tensor))
         takes_data = func.__name__ in _TAKE_DATA
-        allowed = 0 if takes_data and func.__name__ != "new_tensor" else 1
+        allowed = _BESIDES_CONSTANTS.get(func.__name__, 0)
         if not others or len(tensors) > allowed:
             if takes_data:
                 watcher.made_of_data = True
@@ -226,10 +256,11 @@ class _Arguments(TorchFunctionMode):
                 watcher.refuse(f"{func.__name__} reads what its arguments hold")
             return func(*args, **kwargs)
         watcher.of_constants = takes_data
+        watcher.fills_unseen = func.__name__ == "ctc_loss"
         try:
             return func(*args, **kwargs)
         finally:
-            watcher.of_constants = False
+            watcher.of_constants = watcher.fills_unseen = False
 
 
 class _Frames:

@@ -15,7 +15,14 @@ from guards._guard import Guard
 from guards._source import GuardSource
 from guards._value_sources import GlobalStateSource, ValueSource
 
-__all__ = ["READERS", "SettingSource", "is_ordinary", "settings_now", "state_guards"]
+__all__ = [
+    "CACHES_PARAMETRIZATIONS",
+    "READERS",
+    "SettingSource",
+    "is_ordinary",
+    "settings_now",
+    "state_guards",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +38,8 @@ class SettingSource(ValueSource):
         return GuardSource.GLOBAL
 
     def start(self, L: Any, G: Any) -> Any:
-        return _SETTINGS[self.setting]()
+        read = _SETTINGS.get(self.setting) or _OF_SOME_MODULES[self.setting]
+        return read()
 
 
 # Composites choose their parts by these, or code may ask for them. By the names of torch._C, some
@@ -65,6 +73,11 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "is_inference_mode_enabled()": torch.is_inference_mode_enabled,
     "backends.mha.get_fastpath_enabled()": torch.backends.mha.get_fastpath_enabled,
     **_READ_IN_C,
+}
+# What only modules with parametrizations ask for.
+CACHES_PARAMETRIZATIONS = "nn.utils.parametrize._cache_enabled"
+_OF_SOME_MODULES: dict[str, Callable[[], Any]] = {
+    CACHES_PARAMETRIZATIONS: lambda: torch.nn.utils.parametrize._cache_enabled
 }
 _STATES = (
     GuardBuilder.GRAD_MODE,

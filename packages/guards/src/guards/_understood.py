@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import builtins
 import collections.abc
+import contextlib
 import enum
 import functools
 import operator
@@ -222,6 +223,12 @@ _OF_ENUMS = {
     enum.Enum: "__hash__ __new__ name value",
     getattr(enum, "property", types.DynamicClassAttribute): "__get__",  # before Python 3.11
 }
+# What makes a context of a generator; the generator's own code is looked at by itself.
+_OF_CONTEXTS = {
+    contextlib._GeneratorContextManagerBase: "__init__ _recreate_cm",
+    contextlib._GeneratorContextManager: "_recreate_cm __enter__ __exit__",
+    contextlib.ContextDecorator: "_recreate_cm",
+}
 # What tells whether an object is of an abstract class: a guard holds fast which are registered.
 _OF_ABSTRACT_CLASSES = {
     abc.ABCMeta: "__instancecheck__ __subclasscheck__",
@@ -231,6 +238,8 @@ CODE_OF_CLASSES = _codes(
     [
         *_members(_OF_ENUMS),
         *_members(_OF_ABSTRACT_CLASSES),
+        *_members(_OF_CONTEXTS),
+        contextlib.contextmanager(iter),
         getattr(sys.modules.get("_collections_abc"), "_check_methods", None),
     ]
 )
@@ -261,6 +270,7 @@ _TORCH_PARTS = (
     "utils/_contextlib.py",
     "utils/_device.py",
     "utils/backend_registration.py",
+    "jit/_trace.py",
 )
 # What torch looks up about an operator when it is first called, or first dispatched to Python.
 _LOOK_UP = (
@@ -288,7 +298,11 @@ _ONLY_THESE = {
         "is_deterministic_algorithms_warn_only_enabled set_default_device"
     ),
     "backends/": words("__get__ get_fastpath_enabled __getattr__ is_available"),
-    "nn/utils/": words("parameters_to_vector"),
+    "nn/utils/": words(
+        "parameters_to_vector pad_sequence get_parametrized forward _reshape_weight_to_matrix "
+        "_power_method"
+    ),
+    "jit/_trace.py": words("is_tracing"),
 }
 _MAY_USE = {"nn/modules/module.py": words("_backward_hooks __dict__ __setattr__ __delattr__")}
 
@@ -304,6 +318,8 @@ def torch_code_problem(code: types.CodeType, path: str) -> str:
         return ""
     if not path.startswith(_TORCH_PARTS) or path.startswith(_NOT_THESE):
         return f"it runs {code.co_name} of torch/{path}"
+    if path == "nn/utils/rnn.py" and "pack" in code.co_name:
+        return "it packs sequences by lengths whose values are read: pack them before the call"
     for start, functions in _ONLY_THESE.items():
         other = code.co_name not in functions and not code.co_name.startswith("<")
         if other and path.startswith(start):
