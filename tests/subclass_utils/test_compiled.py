@@ -206,6 +206,38 @@ def test_gradient_of_a_compiled_result_is_that_of_the_eager_one(cls: Any, name: 
         assert torch.allclose(value_of(y.grad), value_of(x.grad), rtol=1e-3)
 
 
+CONTIGUOUS: dict[str, Callable[[Any], Any]] = {
+    "t": lambda x: x.t().contiguous(),
+    "column": lambda x: x[:, 1].contiguous(),
+    "t of clone": lambda x: x.clone().t().contiguous(),
+    "expand": lambda x: x.unsqueeze(0).expand(2, 4, 6).contiguous(),
+    "channels last": lambda x: x.view(1, 4, 6, 1).contiguous(memory_format=torch.channels_last),
+    "view of contiguous": lambda x: x.t().contiguous().view(-1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        pytest.param(cls, name, marks=[] if name == "t" else pytest.mark.long)
+        for cls in (Measured, Requantised, RequantisedInParts, Halves, ScaledOnPlain)
+        for name in CONTIGUOUS
+    ],
+)
+def test_gradient_through_a_contiguous_view_in_a_compiled_function(cls: Any, name: str) -> None:
+    """There is a second way to the loss, by which a gradient would come anyway."""
+
+    def loss(x: Any) -> Any:
+        y = CONTIGUOUS[name](x)
+        return (y * y).sum() + x.sum()
+
+    x, y = made(cls).requires_grad_(), made(cls).requires_grad_()
+    loss(x).backward()
+    torch.compile(loss, backend="aot_eager", fullgraph=True)(y).backward()
+    assert torch.allclose(value_of(y.grad), value_of(x.grad), rtol=1e-3)
+
+
 @pytest.mark.slow
 def test_gradient_of_a_compiled_result_that_holds_a_wrapper() -> None:
     x: Any = Measured(Requantised.from_plain(torch.arange(24.0).view(4, 6))).requires_grad_()
@@ -302,3 +334,40 @@ def test_compiled_write_into_one_of_two_that_share_memory_says_so() -> None:
     whole = Halves.from_plain(torch.ones(2, 2))
     with pytest.raises(Exception, match="aliased inputs that are mutated"):
         torch.compile(write, backend="aot_eager")(whole[0], whole)
+
+
+# ── from_plain ──────────────────────────────────────────────────────────────────────────────────
+
+
+class OfItsOwnMaking(WrapperTensor):
+    """Transparent; its constructor takes something else than what it declares."""
+
+    metadata = ("label",)
+    label: str
+
+    def __init__(self, elem: torch.Tensor, first: str, second: str) -> None:
+        self.elem = elem
+        self.label = first + second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [True, False])
+def test_from_plain_in_a_compiled_function(whole: bool) -> None:
+    def function(plain: torch.Tensor, like: Any) -> Any:
+        return Measured.from_plain(plain * 2, like) + Measured.from_plain(plain)
+
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=whole)
+    got = compiled(torch.ones(2), Measured(torch.ones(2), Unit.SECOND))
+    assert type(got) is Measured
+    assert (got.unit, got.origin) == (Unit.SECOND, None)
+    assert torch.equal(got.elem, torch.full((2,), 3.0))
+
+
+@pytest.mark.slow
+def test_from_plain_in_a_compiled_function_of_a_class_with_a_constructor() -> None:
+    compiled = torch.compile(
+        lambda plain, like: OfItsOwnMaking.from_plain(plain * 2, like) + 1, backend="aot_eager"
+    )
+    got = compiled(torch.ones(2), OfItsOwnMaking(torch.ones(2), "a", "b"))
+    assert (type(got), got.label) == (OfItsOwnMaking, "ab")
+    assert torch.equal(got.elem, torch.full((2,), 3.0))

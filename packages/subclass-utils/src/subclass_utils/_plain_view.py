@@ -26,11 +26,11 @@ from subclass_utils._shared_data import (
     write_value,
 )
 from subclass_utils._torch_private import (
-    as_plain_tangent,
     is_alias_of,
     is_fake,
     make_outside,
     others_are_watching,
+    say_no_parts,
     set_conj,
     set_neg,
     share_storage,
@@ -116,7 +116,10 @@ class PlainView(WrapperTensor):
     def contiguous(self, *args: Any, **kwargs: Any) -> Any:
         """Give the values as a contiguous plain tensor."""
         made = super().contiguous(*args, **kwargs)
-        return as_plain_tangent(made) if is_fake(made) else made
+        # torch.compile asks for an example of a gradient so. That is detached, and has parts before
+        # it is contiguous, so it is to have some after; nobody else minds.
+        example = made is not self and is_fake(made) and not made.requires_grad
+        return say_no_parts(made) if example else made
 
     def tolist(self) -> Any:
         """Give the values as Python numbers."""
@@ -156,7 +159,7 @@ def views_of(wrapper: Any, call: Callable[[torch.Tensor], Any], *, by_place: boo
             result = call(meta)
         except NotImplementedError:  # the kernel for plain tensors says what is wrong
             return None
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # the latter by torch's kernels in Python
             if root is wrapper:
                 raise
             # What the wrapper says of its strides was asked before, and it says something else.

@@ -58,6 +58,7 @@ __all__ = [
     "outside_of_handlers",
     "register_kernels",
     "restore_caller_state",
+    "say_no_parts",
     "set_conj",
     "set_neg",
     "set_version",
@@ -405,8 +406,10 @@ def as_plain_tangent(plain: torch.Tensor) -> torch.Tensor:
     It takes the example of a wrapper apart, also where that is none any more once it is detached
     and contiguous; so the plain one says that it has no parts.
     """
-    if hasattr(plain, "__tensor_flatten__"):
-        return plain
-    tangent: Any = plain.detach()
-    tangent.__tensor_flatten__ = lambda: ([], None)
-    return tangent  # type: ignore[no-any-return]
+    return plain if hasattr(plain, "__tensor_flatten__") else say_no_parts(plain.detach())
+
+
+def say_no_parts(plain: Any) -> torch.Tensor:
+    """Let a plain tensor say that it has no parts, where torch.compile takes wrappers apart."""
+    plain.__tensor_flatten__ = lambda: ([], None)
+    return plain  # type: ignore[no-any-return]

@@ -39,6 +39,7 @@ from subclass_utils._torch_private import (
 __all__ = ["WrapperTensor"]
 
 _data = torch.Tensor.data
+_is_tracing = torch.compiler.is_dynamo_compiling
 
 
 class _WrapperMeta(torch._C._TensorMeta):
@@ -228,6 +229,9 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                 "give to_plain(self) and the classmethod from_plain(cls, plain, like)",
                 cls=cls,
             )
+        if _is_tracing() and cls.__init__ is _init and not cls._makes_outside:
+            # A constructor is what torch.compile takes into its graph as it is.
+            return cls(plain, **{k: getattr(like, k) for k in cls.metadata if hasattr(like, k)})
         if is_zero_tensor(plain):
             plain = with_memory(plain)
         made = outside_like(cls, plain)
@@ -477,5 +481,6 @@ WrapperTensor._set_up_table()
 WrapperTensor._fill = staticmethod(filler(WrapperTensor))
 register_collation(WrapperTensor)
 skip_in_dynamo(WrapperTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]
+skip_in_dynamo(WrapperTensor.from_plain.__func__.__code__)  # type: ignore[attr-defined]
 skip_in_dynamo(WrapperTensor.data.fget.__code__)  # type: ignore[attr-defined]
 skip_in_dynamo(WrapperTensor.untyped_storage.__code__)
