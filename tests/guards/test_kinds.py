@@ -120,12 +120,22 @@ def test_guard_on_deterministic_algorithms() -> None:
         torch._C._set_deterministic_algorithms(True, warn_only=True)
         assert not check({})
         assert str(check.explain({})) == (
-            "deterministic algorithms: expected enabled False, warn_only False, "
-            "found enabled True, warn_only True"
+            "deterministic algorithms: expected enabled off, warn_only off, "
+            "found enabled on, warn_only on"
         )
     finally:
         torch._C._set_deterministic_algorithms(False)
     assert check({})
+
+
+def test_autocast_that_is_on_or_off() -> None:
+    off = compile_guards([state_guard("AUTOCAST_STATE")], {})
+    with torch.autocast("cpu"):
+        on = compile_guards([state_guard("AUTOCAST_STATE")], {})
+        assert str(off.explain({})) == "autocast: expected cpu off, found cpu torch.bfloat16"
+    assert str(on.explain({})) == "autocast: expected cpu torch.bfloat16, found cpu off"
+    with torch.autocast("cpu", cache_enabled=False):
+        assert str(on.explain({})) == "autocast: expected cache on, found cache off"
 
 
 def test_autocast_guard_names_what_differs() -> None:

@@ -338,6 +338,11 @@ def test_arguments_of_calls_that_are_explained() -> None:
             "make one with Guard(source, GuardBuilder.…)",
         ),
         (
+            lambda: compile_guards([], None),  # type: ignore[arg-type]
+            "compile_guards: L must be a mapping from names to values, got None; "
+            "such as a function's locals()",
+        ),
+        (
             lambda: GetItemSource("x", 1),  # type: ignore[arg-type]
             "GetItemSource: base must be a source, got 'x'; such as LocalSource('x')",
         ),

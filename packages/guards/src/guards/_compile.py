@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
-from guards._arguments import each_of
+from guards._arguments import each_of, need_scope
 from guards._builder import GuardBuilder
 from guards._checks import Check
 from guards._emit import Death, Emitter
@@ -116,6 +116,9 @@ def compile_guards(guards: Iterable[Guard], L: Scope, G: Scope | None = None) ->
         MissingValueError: a source leads nowhere.
         WrongArgumentError: ``guards`` are no guards, or ``L`` or ``G`` no mapping.
     """
+    need_scope("compile_guards", "L", L)
+    if G is not None:
+        need_scope("compile_guards", "G", G)
     builder = GuardBuilder(L, G)
     remedy = "make one with Guard(source, GuardBuilder.…)"
     given = dict.fromkeys(each_of(Guard, guards, "compile_guards", "guards", "guards", remedy))

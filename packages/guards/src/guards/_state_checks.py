@@ -48,6 +48,10 @@ def read_state(code: str) -> Any:
     return _READERS[code][1]()
 
 
+def _field(value: Any) -> str:
+    return ("on" if value else "off") if type(value) is bool else spell(value)
+
+
 def _fits(code: str, value: Any) -> bool:
     if code == "GRAD_MODE":
         return type(value) is bool
@@ -110,7 +114,9 @@ class StateCheck(Check):
             return said.get(self.code, {}).get(value) or spell(value)
         absent = "off" if self.code == "AUTOCAST_STATE" else None
         keys = [k for k in {**value, **other} if value.get(k, absent) != other.get(k, absent)]
-        fields = [f"{k} {spell(value[k]) if k in value else absent}" for k in keys or value]
+        if not (value and other):  # where autocast is off, there is no cache to speak of
+            keys = [k for k in keys if k != "cache"]
+        fields = [f"{k} {_field(value[k]) if k in value else absent}" for k in keys or value]
         return ", ".join(fields) or str(absent)
 
     def expected(self) -> str:
