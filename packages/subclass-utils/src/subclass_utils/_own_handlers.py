@@ -34,15 +34,19 @@ def handled_plan(cls: type[Any], func: Any, entry: Entry) -> TypedPlan:
     """Make what calls the handler that a class has for an overload."""
     general = _General(cls, func, entry)
     if (
-        cls._transparent
-        or cls.mixing == "error"
+        cls.mixing == "error"
         or general.writes is not None
         or entry.at_once is None
         or entry.composite == "implicit"
         or not entry.simple
     ):
         return general.run
-    run = _view_plan(general) if general.views else _fresh_plan(general)
+    if general.views:
+        run = _inside_view_plan(general) if cls._transparent else _view_plan(general)
+    elif general.after is None:
+        run = _fresh_plan(general)
+    else:
+        return general.run
     skip_in_dynamo(run.__code__)
     return run
 
@@ -137,6 +141,31 @@ def _view_plan(general: _General) -> TypedPlan:
     return run
 
 
+def _inside_view_plan(general: _General) -> TypedPlan:
+    """Make the way to a view for a transparent class, whose inner tensors tell what shares data."""
+    func, entry = general.func, general.entry
+    cls, call, composite = general.cls, entry.run, bool(entry.composite)
+    inner = attrgetter(cls.inner_tensors[0])
+
+    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        source: Any = args[0] if args else None
+        if source.__class__ is not cls or (composite and source.dtype.is_complex):
+            return general.run(types, args, kwargs)
+        try:
+            part = call(*args, **kwargs)
+        except TypeError as error:
+            raise handler_failed(func, entry.handler, error) from error
+        if part.__class__ is cls and part is not source and not _is_inference_mode():
+            own, memory = inner(part), inner(source)
+            if own.__class__ is memory.__class__ is _tensor:
+                if own.layout is memory.layout is torch.strided and is_alias_of(own, memory):
+                    share_storage(part, source)
+                return part
+        return general.finish_handler(types, args, kwargs, part)
+
+    return run
+
+
 def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], Any]:
     """Make what lets a write into the views that a handler made be one into the whole."""
     keeps_all = func in KEEP_ALL
@@ -193,6 +222,7 @@ def _fresh_plan(general: _General) -> TypedPlan:
     cls, func, entry = general.cls, general.func, general.entry
     call, composite = entry.run, bool(entry.composite)
     have_common = _have_common_of(cls)
+    lends = general.lends
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if composite:
@@ -205,6 +235,8 @@ def _fresh_plan(general: _General) -> TypedPlan:
             raise handler_failed(func, entry.handler, error) from error
         kind = result.__class__
         if kind is _tensor:
+            return result
+        if kind is cls and not lends:
             return result
         if kind is not cls or kwargs:
             return general.finish_handler(types, args, kwargs, result)

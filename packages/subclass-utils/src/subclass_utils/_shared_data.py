@@ -162,13 +162,12 @@ def connect(made: Any, source: Any, step: Step | None = None) -> None:
     known = source.__dict__
     link = Link(made.__dict__)
     if known.__class__ is Link and known.holds:
-        root, steps, link.apart = known.root, known.steps, known.apart
+        root, family, steps, apart = known.root, known.family, known.steps, known.apart
         link.steps = steps if step is None else (*steps, step)
     else:
-        known, root, link.apart = None, source, False
-        link.steps = () if step is None else (step,)
-    link.root, link._shares = root, None
-    family = link.family = root.__dict__.get("_family") or family_of(root)
+        root, family, apart = source, known.get("_family") or family_of(source), False
+        known, link.steps = None, () if step is None else (step,)
+    link.root, link.family, link.apart, link._shares = root, family, apart, None
     if type(made)._in_slots:  # where the link does not see them
         link._shares = (known is None or known.in_memory) and (
             step is None or _share_memory(inner_of(made), inner_of(source))
