@@ -138,9 +138,24 @@ def _as_strided(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[st
     return _other_plan(cls, op)(args, kwargs)
 
 
+def _format_of(inner: torch.Tensor, wrapper: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the memory format that a copy of a wrapper asks for, where an inner tensor can have it.
+
+    Any tensor with strides can be contiguous; the others are for some sizes only.
+    """
+    wanted = kwargs.get("memory_format")
+    if wanted is None or inner.layout is not torch.strided:
+        return {}
+    if wanted is torch.contiguous_format or inner.size() == wrapper.size():
+        return {"memory_format": wanted}
+    return {}
+
+
 def _clone(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
-    inner = [torch.clone(tensor) for tensor in inner_of(wrapper)]
+    inner = [
+        torch.clone(tensor, **_format_of(tensor, wrapper, kwargs)) for tensor in inner_of(wrapper)
+    ]
     if not kwargs and wrapper.numel() and wrapper.is_contiguous():
         return _outside_again(wrapper, inner, offset=0)
     outside = torch.clone(_meta(wrapper), **kwargs)
@@ -153,7 +168,11 @@ def _to_copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, 
     if dtype is not None and dtype is not wrapper.dtype:
         return new_from_plain(cls, op(cls.to_plain(wrapper), **kwargs), wrapper)
     moves = {key: value for key, value in kwargs.items() if key in ("device", "non_blocking")}
-    inner = [op(tensor, **moves) for tensor in inner_of(wrapper)]
+    formats = [_format_of(tensor, wrapper, kwargs) for tensor in inner_of(wrapper)]
+    inner = [
+        op(tensor, **moves, **format_)
+        for tensor, format_ in zip(inner_of(wrapper), formats, strict=True)
+    ]
     format_ = {key: value for key, value in kwargs.items() if key == "memory_format"}
     outside = torch.clone(_meta(wrapper), **format_)
     device = inner[0].device
