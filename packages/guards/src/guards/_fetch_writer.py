@@ -35,6 +35,7 @@ class FetchWriter:
         self.emitter.namespace["G"] = builder.G
         self._builder = builder
         self._variables: dict[Source, str] = {}
+        self._serial = 0  # of the next variable
         self._tables: dict[tuple[Source | None, str], str] = {}
         self._bases: dict[Source, None] = {}
         self._uses: Counter[Source] = Counter()
@@ -42,6 +43,9 @@ class FetchWriter:
         self._siblings: dict[tuple[Source | None, str], list[ValueSource]] = {}
         self._lines: list[str] = []
         self._kept: dict[int, bool] = {}  # by id: the builder's values keep their classes
+        # By id too, since the checks keep their sources: what each base held, and its table.
+        self._examples: dict[int, Any] = {}
+        self._places: dict[int, tuple[str, Any] | None] = {}
 
     def _survey(self, checks: Sequence[Check]) -> None:
         """Find out which sources others are reached through."""
@@ -58,14 +62,14 @@ class FetchWriter:
                     link = link.base
         for needed in {**self._bases, **self._with_others}:
             if isinstance(needed, ValueSource):
-                place = needed.table(self._example_of_base(needed))
+                place = self._table_of(needed)
                 if place is not None:
                     self._siblings.setdefault((base_of(needed), place[0]), []).append(needed)
 
     def _place_of(self, source: ValueSource) -> tuple[Source | None, str, Any] | None:
         if source in self._bases:
             return None
-        place = source.table(self._example_of_base(source))
+        place = self._table_of(source)
         return None if place is None else (base_of(source), *place)
 
     def _values(self, group: Group) -> str:
@@ -78,7 +82,7 @@ class FetchWriter:
         """Write the tuple of several values of one table."""
         base, example = base_of(sources[0]), self._example_of_base(sources[0])
         variable = "" if base is None else self._variable(base)  # type: ignore[arg-type]
-        places: list[Any] = [source.table(example) for source in sources]
+        places: list[Any] = [self._table_of(source) for source in sources]
         keys = [key for _, key in places]
         get = self.emitter.constant(operator.itemgetter(*keys), f"get_{len(keys)}_items")
         return f"{get}({self._table(base, variable, places[0][0], example)})"
@@ -88,7 +92,17 @@ class FetchWriter:
 
     def _example_of_base(self, source: ValueSource) -> Any:
         base = base_of(source)
-        return None if base is None else self._builder.lookup(base)  # type: ignore[arg-type]
+        if base is None:
+            return None
+        known = self._examples.get(id(base), self)
+        if known is self:
+            known = self._examples[id(base)] = self._builder.lookup(base)
+        return known
+
+    def _table_of(self, source: ValueSource) -> tuple[str, Any] | None:
+        if id(source) not in self._places:
+            self._places[id(source)] = source.table(self._example_of_base(source))
+        return self._places[id(source)]
 
     def _variable(self, source: ValueSource) -> str:
         links: list[ValueSource] = []
@@ -103,11 +117,12 @@ class FetchWriter:
         return self._variables[source]
 
     def _new_variable(self, source: Source) -> str:
-        name = self._variables[source] = f"v{len(self._variables)}"
+        name = self._variables[source] = f"v{self._serial}"
+        self._serial += 1
         return name
 
     def _fetch(self, source: ValueSource) -> None:
-        place = source.table(self._example_of_base(source))
+        place = self._table_of(source)
         siblings = [] if place is None else self._siblings.get((base_of(source), place[0]), [])
         if len(siblings) >= WORTH_FETCHING_TOGETHER and source in siblings:
             for part in in_parts(siblings):
@@ -122,7 +137,7 @@ class FetchWriter:
         """Write how to fetch a value whose base has been fetched."""
         example = self._example_of_base(source)
         base = "" if base_of(source) is None else self._variables[base_of(source)]  # type: ignore[index]
-        place = source.table(example)
+        place = self._table_of(source)
         if place is None:
             return source.emit(base, self.emitter, example)
         kind, key = place
@@ -170,7 +185,7 @@ class FetchWriter:
     def _entry_of(self, source: ValueSource) -> Entry | None:
         """Say in which dict a value lies, and under which key."""
         base, example = base_of(source), self._example_of_base(source)
-        place = source.table(example)
+        place = self._table_of(source)
         if place is None:
             return None
         kind, key = place

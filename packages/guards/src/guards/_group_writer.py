@@ -109,6 +109,7 @@ class GroupWriter(FetchWriter):
         again: list[list[Member]] = []  # the members of each part
         place_of: dict[tuple[str, str], int] = {}
         unsure: dict[str, None] = {}
+        classes: list[type | None] = []  # of which each part must be, for the tree to tell
         for member in group.members:
             leaf = Leaf(member.check, self._example_of(member))
             entry = self._entry_of(member.source) if self._used_once(member.source) else None
@@ -117,6 +118,7 @@ class GroupWriter(FetchWriter):
                 parts.append(Table({}, entry.cls, entry.place[1]))
                 asked.append(entry.place[0])
                 again.append([])
+                classes.append((entry.cls or dict) if entry.unless_sure else None)
                 if entry.unless_sure:
                     unsure[entry.unless_sure] = None
             place = -1 if entry is None else place_of[entry.place]
@@ -125,10 +127,17 @@ class GroupWriter(FetchWriter):
                 parts.append(leaf)
                 asked.append(self._value(member.source))
                 again.append([member])
+                classes.append(None)
             else:
                 table.leaves[entry.key] = leaf
                 again[place].append(member)
         value = asked[0] if len(asked) == 1 else f"({', '.join(asked)})"
+        sure = " and ".join(unsure)
+        if len(unsure) > _MOST_ONE_BY_ONE:
+            variable = self.emitter.local("asked")
+            self._lines.append(f"{variable} = {self._as_fetched_last(asked) or value}")
+            of_classes = self.emitter.truth(functools.partial(_are_of, classes), "are_of_classes")
+            value, sure = variable, f"{of_classes}({variable})"
         tree, by_address = _trees.tree_of(parts)
         test = self.emitter.ask_tree(tree, group.kind, value)
         for known in by_address:
@@ -149,9 +158,18 @@ class GroupWriter(FetchWriter):
             look_up = functools.partial(_look_up, [m.source for members in again for m in members])
             values = f"{self.emitter.constant(look_up, 'look_up')}(L, G)"
             # torch looks into a dict alone; into another mapping Python does, value by value.
-            sure = f"not ({' and '.join(unsure)}) and " if group.kind == "tensors" else ""
-            test += f" or {sure}{each}({values})"
+            other = f"not ({sure}) and " if group.kind == "tensors" else ""
+            test += f" or {other}{each}({values})"
         self._refuse_unless(test)
+
+    def _as_fetched_last(self, names: Sequence[str]) -> str:
+        """Take back the line before, and give what it fetched, where that was just these names."""
+        into = f"{', '.join(names)}, = "
+        if not self._lines or not self._lines[-1].startswith(into):
+            return ""
+        known = dict.fromkeys(names)
+        self._variables = {s: name for s, name in self._variables.items() if name not in known}
+        return self._lines.pop().removeprefix(into)
 
     def _write_tensors(self, group: Group, values: str) -> None:
         """Write the check of tensors in torch's check of many, where there can be no tree."""
@@ -194,6 +212,12 @@ class GroupWriter(FetchWriter):
 
 def _hold_each(checks: Sequence[Any], values: Sequence[object]) -> bool:
     return all(check.holds(value) for check, value in zip(checks, values, strict=True))
+
+
+def _are_of(classes: Sequence[type | None], values: Sequence[object]) -> bool:
+    return all(
+        cls is None or type(value) is cls for cls, value in zip(classes, values, strict=True)
+    )
 
 
 def _look_up(sources: Sequence[ValueSource], L: Any, G: Any) -> list[object]:
