@@ -31,6 +31,7 @@ from subclass_utils._shared_data import connect, disconnect, make_from_plain, re
 from subclass_utils._torch_private import (
     is_zero_tensor,
     no_torch_function,
+    share_storage,
     skip_in_dynamo,
     with_memory,
     without_modes,
@@ -323,6 +324,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             other = make_from_plain(cls, other.detach(), self)
         inner = [getattr(other, name).data for name in cls.inner_tensors]
         made = make_described(cls, describe_outside(other), inner)
+        if other.layout is torch.strided:
+            share_storage(made, other)
         _data.__set__(self, made)  # type: ignore[attr-defined]
         for name, tensor in zip(cls.inner_tensors, inner, strict=True):
             setattr(self, name, tensor)
