@@ -41,6 +41,16 @@ def test_tensors_that_torch_makes_itself_do_not_count_as_mixing(cls: Any) -> Non
     assert bool((parameter.elem < 1).all())
 
 
+def test_sequences_that_torch_would_sort_are_sorted_by_a_wrapped_index() -> None:
+    rnn = torch.nn.utils.rnn
+    x = Strict(torch.arange(4.0).view(2, 2))
+    with pytest.raises(MixingError, match="aten::index_select: argument 'index'"):
+        rnn.pack_padded_sequence(x, torch.tensor([1, 2]), enforce_sorted=False)
+    order = Strict(torch.tensor([1, 0]))
+    packed = rnn.pack_padded_sequence(x.index_select(1, order), torch.tensor([2, 1]))
+    assert packed.data.to_plain().tolist() == [1.0, 0.0, 3.0]  # type: ignore[attr-defined]
+
+
 def test_mixing_unwrap_gives_plain_results_and_still_writes_wrappers() -> None:
     x = Loose(torch.ones(1))
     assert type(x + torch.ones(1)) is torch.Tensor
