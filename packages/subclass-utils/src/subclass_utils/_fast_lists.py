@@ -71,17 +71,24 @@ def run(types, args, kwargs):
     a0 = args[0] if args else None
     if a0.__class__ is cls:
         x0 = a0.{name}
+        dtype = x0.dtype
         if x0.__class__ is tensor and not (
-            x0.layout is not strided or x0.requires_grad or x0.is_complex() or x0.is_neg()
-            or x0.is_inference() is not is_inference_mode() or outside_of_handlers()
+            x0.layout is not strided or dtype.is_complex or x0.is_neg()
+            or x0.is_inference() is not is_inference_mode()
         ):
-            with restore_caller_state():
-                result = call(x0, *args[1:], **kwargs)
-            dtype, device = x0.dtype, x0.device
+            try:
+                with restore_caller_state():
+                    result = call(x0, *args[1:], **kwargs)
+            except RuntimeError:
+                if outside_of_handlers():
+                    return general(args, kwargs)
+                raise
+            device = x0.device
+            stride = result[0].stride() if result else None  # which is that of all of them
             made = []
             for view in result:
                 wrapper = make_outside(
-                    cls, view.size(), view.stride(), view.storage_offset(), None, dtype,
+                    cls, view.size(), stride, view.storage_offset(), None, dtype,
                     strided, device, False, False, None, False, False, keys,
                 )
                 wrapper.{name} = view
@@ -90,6 +97,46 @@ def run(types, args, kwargs):
                 made.append(wrapper)
             return made
     return general(args, kwargs)
+"""
+
+_EACH = """
+def run(types, args, kwargs):
+    if len(args) >= {count}:
+        {outers} = args[:{count}]
+        {inners} = {unwrapped}
+        if i0 and {all_ours}:
+            for x in {every}:
+                if (
+                    x.__class__ is not tensor or x.requires_grad or x.layout is not strided
+                    or x.dtype.is_complex
+                ):
+                    return general(args, kwargs)
+            {run}
+    return general(args, kwargs)
+"""
+_EACH_NEW = """
+            like = o0[0]
+            made = []
+            for value in call({inners}*args[{count}:], **kwargs):
+                dtype = value.dtype
+                if value.layout is strided and not dtype.is_complex:
+                    wrapper = make_outside(
+                        cls, value.size(), value.stride(), value.storage_offset(), None, dtype,
+                        strided, value.device, False, False, None, False, False, keys,
+                    )
+                    wrapper.{name} = value
+                    {metadata}
+                else:
+                    wrapper = general.wrap_fresh(value, like)
+                made.append(wrapper)
+            return made
+"""
+_EACH_WRITTEN = """
+            call({inners}*args[{count}:], **kwargs)
+            counting = [x for x in (*o0, *i0) if not x.is_inference()]
+            if counting:
+                increment_version(counting)
+            return None
 """
 
 
@@ -107,12 +154,12 @@ def list_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan | None
     kinds = {(result.kind, result.is_list) for result in results}
     if lists and in_order and not roles.writes:
         if len(results) == 1 and kinds == {("new", True)} and each:
-            return _Lists(cls, general).new
+            return _each(cls, op, general, _EACH_NEW)
         if len(results) == 1 and kinds == {("new", False)} and len(arguments) == 1:
-            return _Lists(cls, general).joined
+            return _Joined(cls, general).run
     if lists and in_order and each and not results:
         if [argument.written for argument in arguments] == [True] + [False] * (len(arguments) - 1):
-            return _Lists(cls, general).written
+            return _each(cls, op, general, _EACH_WRITTEN)
         return None
     if any(argument.is_list for argument in arguments):
         return None
@@ -187,53 +234,43 @@ def wrapping(cls: type[Any], general: Transparent) -> Callable[[Any, Any], Any]:
     return wrap
 
 
-class _Lists(_Fast):
-    """Operators on nothing but lists of tensors."""
+class _Joined(_Fast):
+    """Operators that make one tensor of a list."""
 
-    def unwrap_lists(self, args: Sequence[Any]) -> list[list[Any]]:
-        """Give the inner tensors of the lists; nothing where one is empty, or not simple."""
-        lists: list[list[Any]] = []
-        if len(args) >= self.count:
-            for outers in args[: self.count]:
-                inner = self.unwrap(outers)
-                if not inner:
-                    return []
-                lists.append(inner)
-        return lists
-
-    def joined(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def run(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run what makes one fresh tensor of a list."""
         inner = self.unwrap(args[0]) if args else None
         if not inner:
             return self.general(args, kwargs)
         return self.wrap(self.call(inner, *args[1:], **kwargs), args[0][0])
 
-    def new(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run what makes a list of fresh tensors."""
-        lists = self.unwrap_lists(args)
-        if not lists:
-            return self.general(args, kwargs)
-        like, wrap = args[0][0], self.wrap
-        result = self.call(*lists, *args[self.count :], **kwargs)
-        return [wrap(value, like) for value in result]
 
-    def written(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run what writes each tensor of the first list once, which autograd does not count."""
-        lists = self.unwrap_lists(args)
-        if not lists:
-            return self.general(args, kwargs)
-        # Plain tensors that wrappers are written into have their versions counted by those.
-        first = lists[0]
-        kind = first[0].__class__
-        for inner in lists:
-            for each in inner:
-                if each.__class__ is not kind:
-                    return self.general(args, kwargs)
-        self.call(*lists, *args[self.count :], **kwargs)
-        counting = [each for each in (*args[0], *first) if not each.is_inference()]
-        if counting:
-            increment_version(counting)
-        return None
+def _each(cls: type[Any], op: Any, general: Transparent, body: str) -> TypedPlan:
+    """Make the way for operators on nothing but lists of tensors.
+
+    They make a tensor of each, or write each of the first list once, which autograd does not
+    count.
+    """
+    count = len(general.roles.arguments)
+    each = range(count)
+    inners = "".join(f"i{i}, " for i in each)
+    source = _EACH.format(
+        count=count,
+        outers="".join(f"o{i}, " for i in each),
+        inners=inners,
+        unwrapped="".join(
+            f"[x.{general.inner_name} for x in o{i} if x.__class__ is cls], " for i in each
+        ),
+        all_ours=" and ".join(f"len(i{i}) == len(o{i})" for i in each),
+        every="i0" if count == 1 else "(" + ", ".join(f"*i{i}" for i in each) + ")",
+        run=body.strip().format(
+            count=count,
+            inners=inners,
+            name=general.inner_name,
+            metadata="; ".join(f"wrapper.{name} = like.{name}" for name in cls.metadata),
+        ),
+    )
+    return _compiled(source, op, cls, _names(cls, general))
 
 
 class _Several(_Fast):
@@ -256,10 +293,15 @@ def _views(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
         name=general.inner_name,
         metadata="; ".join(f"wrapper.{name} = a0.{name}" for name in cls.metadata),
     )
-    namespace: dict[str, Any] = {
+    return _compiled(source, op, cls, _names(cls, general))
+
+
+def _names(cls: type[Any], general: Transparent) -> dict[str, Any]:
+    return {
         "call": general.call,
         "cls": cls,
         "general": general,
+        "increment_version": increment_version,
         "is_inference_mode": torch.is_inference_mode_enabled,
         "keys": WRAPPER_KEYS,
         "make_outside": make_outside,
@@ -269,7 +311,6 @@ def _views(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
         "strided": torch.strided,
         "tensor": torch.Tensor,  # a class may make tensors of its own, and find no mode to do so
     }
-    return _compiled(source, op, cls, namespace)
 
 
 def _compiled(source: str, op: Any, cls: type[Any], namespace: dict[str, Any]) -> TypedPlan:
