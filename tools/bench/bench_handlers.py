@@ -17,6 +17,7 @@ from tools.bench.row import Row, at_most
 from tools.bench.timing import Statement, alternate
 
 aten = torch.ops.aten
+_share_storage: Any = torch._functionalize_unsafe_set
 
 
 def _outside(cls: Any, numbers: torch.Tensor, scale: torch.Tensor) -> Any:
@@ -72,8 +73,9 @@ class AsMuch(ByHand):
     """The same, and what it takes to let a view and the whole follow each other.
 
     The whole knows what was made of it, weakly, and a part knows how; what would go that way on a
-    write is not written here. A constructor checks that it was given tensors, a handler's
-    TypeError comes out under the operator's name, and its result is checked.
+    write is not written here. A view has the storage of the whole outside, too. A constructor
+    checks that it was given tensors, a handler's TypeError comes out under the operator's name, and
+    its result is checked. Nobody notes which inner tensors a fresh result has taken over.
     """
 
     def __init__(self, numbers: torch.Tensor, scale: torch.Tensor) -> None:
@@ -111,6 +113,7 @@ def _connect(made: Any, source: Any, step: Any) -> None:
         parts = root.__dict__["_parts"] = set()
     parts.add(ref(part, parts.discard))
     made.__dict__ = part
+    _share_storage(made, source)
 
 
 class Declared(WrapperTensor):
