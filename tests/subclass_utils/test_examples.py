@@ -112,7 +112,7 @@ def test_write_into_a_view_of_a_quantised_tensor_is_one_into_the_whole(write: An
         assert (got.to_plain() - wanted).abs().max() <= q.scale * 1.1
 
 
-# ── block-masked: trained, saved, loaded, compiled, collated ────────────────────────────────────
+# ── block-masked ────────────────────────────────────────────────────────────────────────────────
 
 
 def block_matrix() -> tuple[torch.Tensor, Any]:
@@ -207,26 +207,62 @@ def test_units_are_trained_compiled_saved_loaded_and_collated() -> None:
     assert other(duration(2.0)).unit == units.METRE
 
 
+class Weighted(nn.Linear):
+    """A layer whose weight is a wrapper."""
+
+    def __init__(self, weight: Any, requires_grad: bool) -> None:
+        super().__init__(weight.size(1), weight.size(0))
+        self.weight = nn.Parameter(weight, requires_grad=requires_grad)
+
+
 @pytest.mark.slow
-def test_quantised_layer_is_saved_loaded_and_compiled() -> None:
-    torch.manual_seed(0)
-    layer: Any = nn.Linear(4, 3)
-    layer.weight = nn.Parameter(
-        quantised.QuantisedTensor.from_plain(layer.weight.detach()), requires_grad=False
-    )
-    x = torch.randn(2, 4)
-    wanted = layer(x)
+@pytest.mark.parametrize("kind", ["block-masked", "quantised"])
+def test_layer_is_trained_compiled_saved_and_loaded(kind: str) -> None:
+    plain, weight = block_matrix() if kind == "block-masked" else quantise(6, 4)
+    cls, trains = type(weight), kind == "block-masked"  # a quantised weight is kept as it is
+    layer = Weighted(weight, trains)
+    wanted = weight.to_plain() * (0.5 if trains else 1)
+    data: Any = [(x, wanted @ x + 1) for x in torch.randn(8, 4)]
+    compiled = torch.compile(layer, backend="aot_eager")
+    optimizer = torch.optim.SGD(filter(lambda p: p.requires_grad, layer.parameters()), lr=0.1)
+    losses = []
+    for _ in range(60):
+        for x, y in DataLoader(data, batch_size=4):
+            optimizer.zero_grad()
+            loss = ((compiled(x) - y) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    assert losses[-1] < losses[0] / 50
+    trained: Any = layer.weight
+    assert isinstance(trained, nn.Parameter)
+    assert type(trained) is cls
+    if trains:
+        assert trained.places == weight.places
+        assert not trained.to_plain()[2:4, 0:2].any()
+
     file = io.BytesIO()
     torch.save(layer.state_dict(), file)
     file.seek(0)
     state = torch.load(file)
-    assert type(state["weight"]) is quantised.QuantisedTensor
-    layer.load_state_dict(state)
-    assert torch.allclose(layer(x), wanted)
-    with torch.no_grad():
-        assert torch.allclose(torch.compile(layer, backend="aot_eager")(x), wanted)  # type: ignore[no-untyped-call]
-    wanted.sum().backward()
-    assert layer.bias.grad is not None
+    assert type(state["weight"]) is cls
+    other = Weighted(cls.from_plain(torch.zeros_like(plain), weight), trains)
+    other.load_state_dict(state)
+    x = torch.randn(2, 4)
+    assert torch.equal(other(x), layer(x))
+
+
+@pytest.mark.slow
+def test_block_masked_and_quantised_tensors_are_collated_by_workers() -> None:
+    for item, batch_class in (
+        (block_matrix()[1], torch.Tensor),
+        (quantise(6, 4)[1], quantised.QuantisedTensor),
+    ):
+        data: Any = [item] * 4
+        batches = [*DataLoader(data, batch_size=2, num_workers=2)]
+        assert [type(batch) for batch in batches] == [batch_class] * 2
+        values = batches[0] if batch_class is torch.Tensor else batches[0].to_plain()
+        assert torch.allclose(values, torch.stack([item.to_plain()] * 2), atol=0.02)
 
 
 def test_operator_without_a_handler_is_an_error_where_nothing_else_is_asked() -> None:

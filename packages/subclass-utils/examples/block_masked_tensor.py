@@ -105,3 +105,10 @@ def mul(self: Any, other: Any) -> Any:
         return BlockMaskedTensor(blocks, self.places, self.rows, self.columns)
     left, right = (x.to_plain() if isinstance(x, BlockMaskedTensor) else x for x in (self, other))
     return left * right
+
+
+@BlockMaskedTensor.table.implements(aten.stack.default)
+def stack(tensors: Any, dim: int = 0) -> Any:
+    """Stack whole matrices, for a DataLoader's batches: several are no matrix in blocks."""
+    whole = [x.to_plain() if isinstance(x, BlockMaskedTensor) else x for x in tensors]
+    return torch.stack(whole, dim)

@@ -13,6 +13,8 @@ from subclass_utils._shared_data import new_from_plain
 
 __all__ = ["register_collation"]
 
+_stack = torch.ops.aten.stack.default
+
 
 def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """Stack wrappers. torch would stack into shared memory in a worker, and lose the class."""
@@ -21,10 +23,11 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
         stacked = torch.stack(list(batch), 0)
     except NoHandlerError:
         stacked = torch.stack([item.to_plain() for item in batch], 0)
-    # Without a handler of its own a class that goes by its plain value is stacked as one.
-    if isinstance(stacked, type(first)) or first._is_part:
+    cls = type(first)
+    if isinstance(stacked, cls) or first._is_part or cls._has_own_handler(_stack):
         return stacked
-    return new_from_plain(type(first), stacked, first)
+    # Without a handler of its own a class that goes by its plain value is stacked as one.
+    return new_from_plain(cls, stacked, first)
 
 
 def register_collation(cls: type[Any]) -> None:
