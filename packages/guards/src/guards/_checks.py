@@ -72,8 +72,9 @@ class Check:
         """Say whether this is a common test that can be made of many values in one step.
 
         ``("identity", value)``, ``("type", class)``, ``("constant", value)``,
-        ``("immutable", value)``, ``("keys", keys)`` for a KeysCheck, ``("tensors", None)`` for a
-        TensorCheck, and ``("nodes", class or None)`` for a NodeCheck; None where it is not.
+        ``("immutable", value)``, ``("keys", keys)`` for a KeysCheck, ``("set", members)`` or
+        ``("frozenset", members)`` for a SetCheck, ``("tensors", None)`` for a TensorCheck, and
+        ``("nodes", class or None)`` for a NodeCheck; None where it is not.
         """
         return None
 

@@ -182,6 +182,15 @@ class SetCheck(OneSourceCheck):
         slow = f"{same}({names[0]}, {emitter.constant(self.value, 'expected')})"
         return same_members(names[0], type(self.value), self._in_order, slow, emitter)
 
+    def pattern(self) -> tuple[str, Any] | None:
+        kept = not any(type(member) is HeldWeakly for member in self._in_order)
+        common = kept and 0 < len(self._in_order) <= 16
+        return (type(self.value).__name__, self._in_order) if common else None
+
+    def holds(self, value: object) -> bool:
+        """Tell whether one value has these members."""
+        return same_constant(value, self.value)
+
     def expected(self) -> str:
         return spell(self.value)
 

@@ -84,14 +84,20 @@ class GroupWriter(FetchWriter):
         self._lines.append(f"types = (*map(type, {values}),)")
         self._refuse_unless(self.emitter.same_objects(group.expected(), "known_types", "types"))
 
-    def _write_keys(self, group: Group, values: str) -> None:
+    def _write_set(self, group: Group, values: str) -> None:
+        self._write_keys(group, values, set)
+
+    def _write_frozenset(self, group: Group, values: str) -> None:
+        self._write_keys(group, values, frozenset)
+
+    def _write_keys(self, group: Group, values: str, cls: type = dict) -> None:
         emitter = self.emitter
         # All first keys, all second keys, and so on; an error where a dict has more or fewer.
         columns = tuple(zip(*group.expected(), strict=True))
         names = [f"keys_{number}" for number in range(len(columns))]
         self._lines += [f"values = {values}", "types = (*map(type, values),)"]
         self._refuse_unless(
-            emitter.same_objects((dict,) * len(group.members), "known_types", "types")
+            emitter.same_objects((cls,) * len(group.members), "known_types", "types")
         )
         self._lines.append(f"{', '.join(names)}, = zip(*values, strict=True)")
         tests = [

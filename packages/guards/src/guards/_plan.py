@@ -14,7 +14,15 @@ __all__ = ["WORTH_FETCHING_TOGETHER", "Group", "plan"]
 
 # Checking values together has a price for the group, and saves something for each value: what a
 # group is worth, in nanoseconds, so that one of less than nothing is not made.
-_PRICE = {"tensors": 130, "nodes": 150, "same": 170, "type": 300, "keys": 800}
+_PRICE = {
+    "tensors": 130,
+    "nodes": 150,
+    "same": 170,
+    "type": 300,
+    "keys": 800,
+    "set": 800,
+    "frozenset": 800,
+}
 _SAVES = {
     "tensors": 70,
     "nodes": 24,
@@ -25,6 +33,8 @@ _SAVES = {
     "type": 0,
     "type made at run time": 14,
     "keys": 20,
+    "set": 20,
+    "frozenset": 20,
 }
 _GROUP_OF = {
     "identity": "same",
@@ -121,7 +131,7 @@ def plan(
             place = place_of(source)
             turn = turn_of(source) if kind == "tensors" else 0
         group_kind = _GROUP_OF.get(kind, kind)
-        if kind == "keys":
+        if kind in ("keys", "set", "frozenset"):
             turn = len(expected)
         key = (group_kind, turn, *((None, None) if place is None else place[:2]))
         group = by_table.setdefault(key, Group(group_kind, place is not None))
