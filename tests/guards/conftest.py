@@ -1,14 +1,17 @@
-"""Sources of a small front end, in both styles in which a source class may be written."""
+"""Fixtures that several files share, and sources of a small front end in both styles."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from guards import ChainedSource, GuardSource, Source
+from guards import ChainedSource, GuardSource, Source, TracingContext, tracing
+
+from tests.guards.hostile import CALLS
 
 
 @dataclass(frozen=True)
@@ -78,3 +81,29 @@ def style(request: pytest.FixtureRequest) -> Any:
 def local() -> type[MethodLocal]:
     """Give a source class for tests to which the style makes no difference."""
     return MethodLocal
+
+
+@pytest.fixture
+def context() -> Iterator[TracingContext]:
+    """Open a trace for the length of a test."""
+    with tracing(TracingContext(None)) as context:
+        assert context is not None
+        yield context
+
+
+@pytest.fixture
+def no_foreign_code_is_run() -> Iterator[None]:
+    """Fail a test in which code of the hostile classes was run."""
+    CALLS.clear()
+    yield
+    assert CALLS == []
+
+
+@pytest.fixture
+def nothing_compiled_before() -> Iterator[None]:
+    """Let torch.compile forget what it has, before and after a test."""
+    import torch._dynamo
+
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()

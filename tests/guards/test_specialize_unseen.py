@@ -17,7 +17,8 @@ import torch
 from guards import facts, specialize
 from guards._understood import UNSEEN, reads_unseen
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tests.guards.twins import first_number
 
 ONE = torch.ones(2)
 
@@ -42,11 +43,8 @@ class Layer(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def as_before() -> Iterator[None]:
     """Put back what the tests of this file change."""
-    # torch's own lists of operators, once loaded, freeze the flags.
-    flags: Any = torch.backends.ContextProp.__set__
-    monkeypatch.setitem(flags.__globals__, "__allow_nonbracketed_mutation_flag", True)
     yield
     Settings.scale = 2
     for owner, names in ((Settings, ("last", "late")), (Layer, ("__call__",)), (helper, ("k",))):
@@ -54,14 +52,6 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             with contextlib.suppress(AttributeError):
                 delattr(owner, name)
     Level.LOW.__dict__.pop("k", None)
-    torch.backends.cudnn.benchmark = False
-    torch.set_warn_always(False)
-    torch.set_float32_matmul_precision("highest")
-    torch.set_default_device(None)
-
-
-def number(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)[0].item()
 
 
 # ── reads ────────────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +88,7 @@ def test_attribute_that_is_read_by_other_means(function: Callable[..., Any]) -> 
     special = specialize(function)
     for scale in (2, 7, 2):
         Settings.scale = scale
-        assert number(special, ONE) == number(function, ONE)
+        assert first_number(special, ONE) == first_number(function, ONE)
     assert special.refusals
 
 
@@ -113,10 +103,10 @@ def test_attribute_of_a_function() -> None:
             return 1
 
     special = specialize(function)
-    found = [number(special, ONE), number(special, ONE)]
+    found = [first_number(special, ONE), first_number(special, ONE)]
     for value in (2, 2, 5):
         helper.k = value  # type: ignore[attr-defined]
-        found.append(number(special, ONE))
+        found.append(first_number(special, ONE))
     assert found == [1, 1, 2, 2, 5]
     assert special.stats.hits == 2
     assert special.refusals == []
@@ -129,7 +119,7 @@ def test_attribute_of_a_member_of_an_enum() -> None:
     special = specialize(function)
     for value in (2, 5):
         Level.LOW.k = value  # type: ignore[attr-defined]
-        assert number(special, ONE) == value
+        assert first_number(special, ONE) == value
     assert special.refusals[0].endswith("has attributes of its own: k")
 
 
@@ -141,22 +131,22 @@ def test_attribute_that_a_class_gets_later() -> None:
             return x
 
     special = specialize(function)
-    assert number(special, ONE) == number(special, ONE) == 1
+    assert first_number(special, ONE) == first_number(special, ONE) == 1
     Settings.late = 5  # type: ignore[attr-defined]
     assert str(special.explain_miss(ONE)[0]) == (
         "each class: expected the attributes that they had, found "
         f"G[{__name__!r}]['Settings'] has other ones: late"
     )
-    assert number(special, ONE) == 5
+    assert first_number(special, ONE) == 5
 
 
 def test_special_method_that_a_class_gets_later() -> None:
     special = specialize(lambda x, layer: layer(x))
     layer = Layer()
-    assert number(special, ONE, layer) == number(special, ONE, layer) == 3
+    assert first_number(special, ONE, layer) == first_number(special, ONE, layer) == 3
     assert special.stats.hits == 1
     setattr(Layer, "__call__", lambda self, x: x * 11)  # noqa: B010  # mypy refuses the other form
-    assert number(special, ONE, layer) == 11
+    assert first_number(special, ONE, layer) == 11
 
 
 @pytest.mark.parametrize(
@@ -199,12 +189,12 @@ def test_classes_that_are_registered_with_abstract_ones() -> None:
 
     special = specialize(function)
     kind = Kind()
-    assert number(special, ONE, kind) == number(special, ONE, kind) == 3
-    assert number(special, ONE, [1]) == number(special, ONE, [1]) == 2
+    assert first_number(special, ONE, kind) == first_number(special, ONE, kind) == 3
+    assert first_number(special, ONE, [1]) == first_number(special, ONE, [1]) == 2
     assert (special.stats.hits, special.refusals) == (2, [])
     collections.abc.Sequence.register(Kind)
     assert "abc.get_cache_token()" in str(special.explain_miss(ONE, kind)[0])
-    assert number(special, ONE, kind) == 2
+    assert first_number(special, ONE, kind) == 2
 
 
 # ── operators that read memory where no mode sees it ─────────────────────────────────────────────
@@ -312,70 +302,6 @@ def test_what_reads_unseen_is_asked_of_the_facts() -> None:
     assert all(map(reads_unseen, ("tensor_split", "_pad_packed_sequence", "ctc_loss", "lstm")))
     assert not any(map(reads_unseen, ("item", "where", "add", "no_such_operator")))
     assert facts("aten::tensor_split.tensor_indices_or_sections").reads_data == "always"
-
-
-# ── settings ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_setting_that_code_asks_for() -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        fast = torch.backends.cudnn.benchmark
-        return x + (1 if torch.get_float32_matmul_precision() == "highest" else 2) + 4 * fast
-
-    special = specialize(function)
-    for precision, benchmark in (("highest", False), ("high", False), ("high", True)) * 2:
-        torch.set_float32_matmul_precision(precision)
-        torch.backends.cudnn.benchmark = benchmark
-        assert number(special, ONE) == number(function, ONE)
-    assert special.stats.hits == 3
-    assert special.refusals == []
-
-
-def test_setting_that_composites_ask_for() -> None:
-    q = torch.randn(2, 4, 16, 8)
-    special = specialize(lambda q: nn.functional.scaled_dot_product_attention(q, q, q))
-    special(q)
-    with sdpa_kernel(SDPBackend.MATH):
-        assert torch.equal(special(q), special.function(q))
-    assert special.stats.hits == 0
-
-
-def set_benchmark() -> None:
-    torch.backends.cudnn.benchmark = True
-
-
-def set_always() -> None:
-    torch.set_warn_always(True)
-
-
-def set_device() -> None:
-    torch.set_default_device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("change", "read", "before"),
-    [
-        (set_benchmark, lambda: torch.backends.cudnn.benchmark, False),
-        (set_always, torch.is_warn_always_enabled, False),
-        (set_device, torch._C._len_torch_function_stack, 0),
-    ],
-)
-def test_setting_that_code_makes(
-    change: Callable[[], None], read: Callable[[], Any], before: Any
-) -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        change()
-        return x + 1
-
-    special = specialize(function)
-    for _ in range(3):
-        torch.backends.cudnn.benchmark = False
-        torch.set_warn_always(False)
-        torch.set_default_device(None)
-        assert read() == before
-        special(ONE)
-        assert read() != before
-    assert special.stats.hits == 0
 
 
 # ── effects ──────────────────────────────────────────────────────────────────────────────────────

@@ -50,6 +50,14 @@ def state_of(module: Any) -> Any:
     return facts_of(dict(module.state_dict())) if isinstance(module, nn.Module) else None
 
 
+def first_number(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)[0].item()
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Dropout(0.5), nn.Linear(4, 2))
+
+
 class Twins:
     """The plain function and its specialized twin, which must not be told apart.
 
