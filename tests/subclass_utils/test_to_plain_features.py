@@ -71,7 +71,22 @@ def called(x: Any) -> Any:
     return torch.func.functional_call(module, {"weight": x, "bias": bias}, (torch.ones(2, 4),))
 
 
+class Cube(torch.autograd.Function):
+    """A function with a backward of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+        (x,) = ctx.saved_tensors
+        return gradient * 3 * x * x
+
+
 FEATURES: dict[str, Callable[[Any], Any]] = {
+    "autograd.Function": lambda x: gradient(x, lambda a: Cube.apply(a).sum()),
     "autocast": under_autocast,
     "checkpoint": checkpointed,
     "hook": hooked,
