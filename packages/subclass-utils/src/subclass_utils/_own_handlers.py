@@ -17,8 +17,14 @@ from dispatch_core._for_subclass_utils import Entry, after_declining, handler_fa
 from subclass_utils._description import as_view_of
 from subclass_utils._own_writes import OwnWrites
 from subclass_utils._roles import each_in, roles_of
-from subclass_utils._shared_data import KEEP_ALL, connect, lend
-from subclass_utils._torch_private import is_alias_of, is_functional, share_storage, skip_in_dynamo
+from subclass_utils._shared_data import KEEP_ALL, connect, inner_of, lend, settle
+from subclass_utils._torch_private import (
+    increment_version,
+    is_alias_of,
+    is_functional,
+    share_storage,
+    skip_in_dynamo,
+)
 from subclass_utils._transparent import Transparent, is_made_by_torch, mixing_error
 
 __all__ = ["handled_plan"]
@@ -35,13 +41,17 @@ def handled_plan(cls: type[Any], func: Any, entry: Entry) -> TypedPlan:
     general = _General(cls, func, entry)
     if (
         cls.mixing == "error"
-        or general.writes is not None
         or entry.at_once is None
         or entry.composite == "implicit"
         or not entry.simple
     ):
         return general.run
-    if general.views:
+    if general.writes is not None:
+        if not general.writes.of_first or cls._is_part:
+            return general.run
+        plan = _inside_write_plan if cls._transparent else _write_plan
+        run = plan(general, general.writes)
+    elif general.views:
         run = _inside_view_plan(general) if cls._transparent else _view_plan(general)
     elif general.after is None:
         run = _fresh_plan(general)
@@ -101,11 +111,15 @@ class _General:
         self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
     ) -> Any:
         """Do what there is to do with what a handler gave that nobody has looked at."""
+        return self.finish(args, kwargs, self.look_at(types, args, kwargs, result))
+
+    def look_at(
+        self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+    ) -> Any:
+        """Ask others where a handler declined, and check what it gave."""
         if result is NotImplemented:
-            result = after_declining(self.cls.table, self.func, types, args, kwargs)
-        elif result.__class__ is not _tensor:
-            result = self.entry.check(result)
-        return self.finish(args, kwargs, result)
+            return after_declining(self.cls.table, self.func, types, args, kwargs)
+        return result if result.__class__ is _tensor else self.entry.check(result)
 
 
 # ── views ───────────────────────────────────────────────────────────────────────────────────────
@@ -225,10 +239,8 @@ def _fresh_plan(general: _General) -> TypedPlan:
     lends = general.lends
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if composite:
-            for value in args:
-                if isinstance(value, _tensor) and value.dtype.is_complex:
-                    return general.run(types, args, kwargs)
+        if composite and _have_complex(args):
+            return general.run(types, args, kwargs)
         try:
             result = call(*args, **kwargs)
         except TypeError as error:
@@ -249,6 +261,13 @@ def _fresh_plan(general: _General) -> TypedPlan:
         return result
 
     return run
+
+
+def _have_complex(args: Sequence[Any]) -> bool:
+    for value in args:  # noqa: SIM110  # a generator takes twice the time
+        if isinstance(value, _tensor) and value.dtype.is_complex:
+            return True
+    return False
 
 
 def _have_common_of(cls: type[Any]) -> Callable[[Any, Any], bool]:
@@ -289,6 +308,84 @@ def _lend(cls: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any], result
 
 def _may_lend(cls: type[Any], value: Any) -> bool:
     return isinstance(value, cls) or not getattr(type(value), "_transparent", True)
+
+
+# ── writes ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _inside_write_plan(general: _General, writes: OwnWrites) -> TypedPlan:
+    """Make the way for a transparent class to write the first argument, and give it back."""
+    cls, func, entry = general.cls, general.func, general.entry
+    call, composite = entry.run, bool(entry.composite)
+    inner = attrgetter(cls.inner_tensors[0])
+
+    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        target: Any = args[0] if args else None
+        if target.__class__ is not cls or (composite and _have_complex(args)):
+            return general.run(types, args, kwargs)
+        old = inner(target)
+        if old.__class__ is not _tensor or old.is_inference() or not _is_simple(old):
+            return general.run(types, args, kwargs)
+        version, place = old._version, _place(old)
+        try:
+            result = call(*args, **kwargs)
+        except TypeError as error:
+            raise handler_failed(func, entry.handler, error) from error
+        if result is not target:
+            result = general.look_at(types, args, kwargs, result)
+            result = writes.answer(args, kwargs, result)
+        if inner(target) is old:
+            if old._version == version:
+                increment_version((old,))
+            if _place(old) == place:
+                return result
+        return general.finish(args, kwargs, result)
+
+    return run
+
+
+def _is_simple(inner: Any) -> bool:
+    return inner.layout is torch.strided and not inner.dtype.is_complex
+
+
+def _place(inner: Any) -> tuple[Any, ...]:
+    return inner.size(), inner.stride(), inner.storage_offset(), inner.dtype
+
+
+def _write_plan(general: _General, writes: OwnWrites) -> TypedPlan:
+    """Make the way to write the first argument where that shares its data with nobody."""
+    cls, func, entry = general.cls, general.func, general.entry
+    call, composite = entry.run, bool(entry.composite)
+    have_common = _have_common_of(cls)
+    metadata_names = cls.metadata
+
+    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        target: Any = args[0] if args else None
+        if target.__class__ is not cls or kwargs or (composite and _have_complex(args)):
+            return general.run(types, args, kwargs)
+        attributes = target.__dict__
+        if attributes.__class__ is not dict or "_family" in attributes or "_lent" in attributes:
+            return general.run(types, args, kwargs)
+        inner = inner_of(target)
+        metadata = [getattr(target, name) for name in metadata_names]
+        try:
+            result = call(*args, **kwargs)
+        except TypeError as error:
+            raise handler_failed(func, entry.handler, error) from error
+        if result is not target:
+            result = general.look_at(types, args, kwargs, result)
+            result = writes.answer(args, kwargs, result)
+        if "_family" in target.__dict__:  # the handler made what shares it
+            settle(target, inner, metadata)
+        for value in args:
+            if value.__class__ is cls:
+                if value is not target and have_common(target, value):
+                    lend(target, value)
+            elif value.__class__ not in _LEND_NOTHING:
+                _lend(cls, (value,), {}, target)
+        return result
+
+    return run
 
 
 # ── mixing ──────────────────────────────────────────────────────────────────────────────────────

@@ -71,6 +71,14 @@ class OwnWrites:
         self.func = func
         self.roles = roles
         self.written = tuple(argument for argument in roles.arguments if argument.written)
+        first = roles.arguments[0]
+        self.of_first = (
+            first.position == 0
+            and not first.is_list
+            and self.written == (first,)
+            and roles.results == (TensorResult("same", False, first.name),)
+        )
+        """Whether the first argument is written, and nothing else, and is what it gives."""
 
     def before(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[_Before]:
         """Note the tensors to be written."""
@@ -98,7 +106,7 @@ class OwnWrites:
 
         Raises: HandlerError where the result is another tensor than the one to be written.
         """
-        result = self._answer(args, kwargs, result)
+        result = self.answer(args, kwargs, result)
         for each in before:
             if each.inner and "_argument" in each.tensor.__dict__:
                 _keep_argument(each)
@@ -127,7 +135,11 @@ class OwnWrites:
         if missing:
             increment_version(missing)
 
-    def _answer(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+    def answer(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
+        """Give what was written, where the operator gives that to the caller.
+
+        Raises: HandlerError where the result is another tensor than the one to be written.
+        """
         roles = self.roles.results
         if len(roles) == 1:
             return self._one(result, roles[0], args, kwargs)
