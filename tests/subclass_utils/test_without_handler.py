@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -105,18 +106,19 @@ def test_class_that_goes_by_its_plain_value_reads_and_writes_it() -> None:
     assert seen == [aten.detach.default, aten.select.int, aten.add_.Tensor, aten.mul.Tensor]
 
 
-def test_parts_of_a_composite_operator_go_to_their_handlers() -> None:
+@pytest.mark.parametrize("context", [nullcontext, torch.no_grad, torch.inference_mode])
+def test_parts_of_a_composite_operator_go_to_their_handlers(context: Any) -> None:
     class Noted(WrapperTensor):
         pass
 
     seen = []
 
-    @Noted.table.fallback
+    @Noted.table.implements(aten.matmul, aten.mm)
     def note(func: Any, *args: Any, **kwargs: Any) -> Any:
         seen.append(func)
         return Noted.run_without_handler(func, *args, **kwargs)
 
-    with torch.inference_mode():
+    with context():
         torch.matmul(Noted(torch.eye(2)), Noted(torch.eye(2)))
     assert seen == [aten.matmul.default, aten.mm.default]
 

@@ -21,7 +21,7 @@ from dispatch_core._registry import handle_of
 from dispatch_core._scopes import Scope
 from dispatch_core._whole_call import WholeCall
 
-__all__ = ["is_kept", "keep_composite", "kernels_held"]
+__all__ = ["is_kept", "keep_composite", "kernel_for_classes", "kernels_held"]
 
 _lock = threading.RLock()
 _kernels: dict[Any, list[Any]] = {}  # overload: how many users, the library that holds the kernel
@@ -133,24 +133,14 @@ def _drop(ops: Any) -> None:
 
 def _kernel(op: Any) -> Callable[..., Any]:
     """Make the kernel that decides, call by call, between whole and parts."""
-    autocast = [
-        name
-        for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastMPS")
-        if private.has_kernel(op.name(), name)
-    ]
+    stops = _stops(op)
 
     def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if not private.are_keys(keys):
             # Somebody else's kernel is meant, and keeps a place in torch with ours, which is gone.
             return private.call_past_snapshot(op, (keys, *args), kwargs)
-        if (
-            not is_kept(op)
-            or private.is_functorch_call(keys)
-            or private.forward_gradients_are_on()
-            or private.jit_is_tracing()  # which can write down no node of ours
-            or any(private.key_is_set(keys, name) for name in autocast)
-        ):
-            # As if this kernel were not there. An autocast kernel calls the operator again.
+        if not is_kept(op) or private.forward_gradients_are_on() or stops(keys):
+            # As if this kernel were not there.
             return _with_snapshot(lambda: private.call_without_snapshot(op, keys, args, kwargs))
         call = WholeCall(op, args, kwargs)
         if call.needs_parts:
@@ -158,6 +148,49 @@ def _kernel(op: Any) -> Callable[..., Any]:
         return call.run(_hand_to_python)
 
     kernel.__name__ = kernel.__qualname__ = f"keep_composite[{op.name()}]"
+    private.skip_in_dynamo(kernel)
+    return kernel
+
+
+def _stops(op: Any) -> Callable[[Any], bool]:
+    """Make what says whether others, which know only parts, or call again, answer a call first."""
+    autocast = [
+        name
+        for name in ("AutocastCPU", "AutocastCUDA", "AutocastXPU", "AutocastMPS")
+        if private.has_kernel(op.name(), name)
+    ]
+
+    def stops(keys: Any) -> bool:
+        return (
+            private.is_functorch_call(keys)
+            or private.jit_is_tracing()  # which can write down no node of ours
+            or any(private.key_is_set(keys, name) for name in autocast)  # which calls again
+        )
+
+    return stops
+
+
+def kernel_for_classes(
+    op: Any, key: Any, is_wanted: Callable[[Any, Any], bool]
+) -> Callable[..., Any]:
+    """Make a kernel that hands an operator whole to the classes that want it so.
+
+    It is for a dispatch key that comes before PythonTLSSnapshot, and that their tensors carry.
+    `is_wanted` looks at the call's args and kwargs. The parts arrive all the same where they do
+    under `keep_composite`.
+    """
+    stops = _stops(op)
+    with _lock:
+        _add_carrier()
+
+    def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if not (is_kept(op) or stops(keys)) and is_wanted(args, kwargs):
+            call = WholeCall(op, args, kwargs)
+            if not (call.needs_parts or call.has_tangents()):
+                return call.run(_hand_to_python)
+        return private.call_below(key, op, keys, args, kwargs)
+
+    kernel.__name__ = kernel.__qualname__ = f"whole[{op.name()}]"
     private.skip_in_dynamo(kernel)
     return kernel
 

@@ -55,6 +55,11 @@ class Entry:
         self.check = result_check(func, handler)
         self.at_once = torch.Tensor if gives_one_tensor(func) else None  # needs no check
 
+    @property
+    def is_named(self) -> bool:
+        """Say whether the handler is registered for the operator by its name or its packet's."""
+        return self.kind in ("exact", "packet")
+
 
 class MissingEntry(Entry):
     """No handler: what the nearest table says about such operators."""

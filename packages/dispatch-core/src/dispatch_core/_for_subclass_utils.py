@@ -6,15 +6,15 @@ is not named here may change without a look at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dispatch_core._composite import is_kept
+from dispatch_core._composite import is_kept, kernel_for_classes
 from dispatch_core._dtype_names import short_dtype
 from dispatch_core._entry import Entry
 from dispatch_core._higher_order import let_classes_answer
 from dispatch_core._honest import handler_failed
-from dispatch_core._table import HandlerTable
+from dispatch_core._table import HandlerTable, _watchers
 from dispatch_core._torch_private import look_up, state_of_caller
 
 __all__ = [
@@ -24,10 +24,13 @@ __all__ = [
     "handler_failed",
     "has_handlers",
     "is_kept",
+    "kernel_for_classes",
     "let_classes_answer",
     "look_up",
+    "named_composites",
     "short_dtype",
     "state_of_caller",
+    "tell_of_composites",
 ]
 
 
@@ -46,6 +49,20 @@ def has_handlers(table: HandlerTable) -> bool:
     return any(
         each._exact or each._packets or each._rules or each._fallback for each in table._line()
     )
+
+
+def named_composites(table: HandlerTable) -> set[Any]:
+    """List the composite operators that a table has a handler for by name.
+
+    That is a handler of the overload or of its packet, of this table or of one that it goes on
+    with; those that are found by rules, and the fallback, do not count.
+    """
+    return table._named_composites()
+
+
+def tell_of_composites(watcher: Callable[[HandlerTable], None]) -> None:
+    """Call a function with each table that gets a handler for a composite operator by its name."""
+    _watchers.append(watcher)
 
 
 def after_declining(

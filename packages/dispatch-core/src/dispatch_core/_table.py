@@ -6,7 +6,7 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
 
@@ -64,6 +64,7 @@ Missing = Literal["error", "decompose", "next"]
 
 _tables: weakref.WeakSet[HandlerTable] = weakref.WeakSet()
 _lock = threading.RLock()
+_watchers: list[Callable[[HandlerTable], None]] = []  # of handlers for composite operators
 _running = threading.local()  # the composite operators that are being taken apart
 
 
@@ -224,6 +225,9 @@ class HandlerTable:
                 _forget_entries()
             if any(isinstance(handle, HigherOrderHandle) for handle in exact):
                 let_classes_answer()  # the operator may be younger than the table
+            if _watchers and _composites((handle.torch_op for handle in exact), packets):
+                for watcher in _watchers:
+                    watcher(self)
             return handler
 
         return register
@@ -284,6 +288,13 @@ class HandlerTable:
             self._fallback = handler
             _forget_entries()
         return handler
+
+    def _named_composites(self) -> set[Any]:
+        """List the composite operators that have a handler by their name or by their packet's."""
+        named: set[Any] = set()
+        for table in self._line():
+            named.update(_composites(table._exact, table._packets))
+        return {op for op in named if self._entries[op].is_named}
 
     # ── looking up ──────────────────────────────────────────────────────────────────────────────
 
@@ -481,6 +492,14 @@ class HandlerTable:
         more = ", a fallback" if self._fallback is not None else ""
         rules = f", {len(self._rules)} rules" if self._rules else ""
         return f"<HandlerTable{owner}: {counts}{rules}{more}; missing={self.missing!r}>"
+
+
+def _composites(ops: Iterable[Any], packets: Iterable[Any]) -> list[Any]:
+    """List the composite operators among overloads and those of packets."""
+    overloads = [*ops]
+    for packet in packets:
+        overloads += private.dispatched_overloads(packet)
+    return [op for op in overloads if private.composite_kind(op) == "implicit"]
 
 
 def _forget_entries() -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "TorchDispatchMode",
     "all_operator_names",
     "are_keys",
+    "call_below",
     "call_past_snapshot",
     "call_python_handlers",
     "call_without_snapshot",
@@ -46,6 +47,7 @@ __all__ = [
     "forward_gradients_are_on",
     "has_kernel",
     "has_python_key",
+    "has_tangent",
     "higher_order_arguments",
     "higher_order_operators",
     "higher_order_rules",
@@ -74,6 +76,7 @@ __all__ = [
     "set_conjugate_bit",
     "set_higher_order_rules",
     "set_negative_bit",
+    "set_version",
     "sets_bits",
     "skip_in_dynamo",
     "state_of_caller",
@@ -351,8 +354,16 @@ is_alias_of: Callable[[torch.Tensor, torch.Tensor], bool] = look_up(torch._C, "_
 set_conjugate_bit: Callable[[torch.Tensor, bool], None] = look_up(torch._C, "_set_conj")
 set_negative_bit: Callable[[torch.Tensor, bool], None] = look_up(torch._C, "_set_neg")
 _autograd: Any = look_up(torch._C, "_autograd")
+_set_versions: Callable[[Sequence[torch.Tensor], Sequence[int]], None] = look_up(
+    _autograd, "_unsafe_set_version_counter"
+)
 _creation_meta: Callable[[torch.Tensor], Any] = look_up(_autograd, "_get_creation_meta")
 _default_creation: Any = look_up(look_up(_autograd, "CreationMeta"), "DEFAULT")
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Set a tensor's version counter."""
+    _set_versions((tensor,), (version,))
 
 
 def may_be_written_through(view: torch.Tensor) -> bool:
@@ -448,6 +459,14 @@ def call_without_snapshot(op: OpOverload[..., Any], keys: Any, args: Any, kwargs
     return parts(*args, **kwargs) if parts is not None else op.redispatch(rest, *args, **kwargs)
 
 
+def call_below(key: Any, op: OpOverload[..., Any], keys: Any, args: Any, kwargs: Any) -> Any:
+    """Go on with a call after a dispatch key, from its kernel."""
+    if not _has_number_for_tensor(op, args):
+        return op.redispatch(keys & _keys_after(key), *args, **kwargs)
+    with _without_keys(_key_set(key)):
+        return op(*args, **kwargs)
+
+
 def are_keys(value: object) -> bool:
     """Say whether a value is a set of dispatch keys, as a kernel may be handed before all else."""
     return isinstance(value, type(SNAPSHOT_KEYS))
@@ -478,6 +497,13 @@ def forward_gradients_are_on() -> bool:
 
     level: int = look_up(forward_ad, "_current_level")
     return level >= 0
+
+
+def has_tangent(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor has a tangent, where a level of forward-mode differentiation is open."""
+    from torch.autograd import forward_ad
+
+    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 jit_is_tracing: Callable[[], bool] = look_up(torch._C, "_is_tracing")

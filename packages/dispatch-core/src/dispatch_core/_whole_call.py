@@ -76,6 +76,10 @@ class WholeCall:
             or len(self._written) > 1
         )
 
+    def has_tangents(self) -> bool:
+        """Say whether an argument has a tangent, of which the node knows nothing."""
+        return private.forward_gradients_are_on() and any(map(private.has_tangent, self.tensors))
+
     # ── forward ─────────────────────────────────────────────────────────────────────────────────
 
     def run(self, hand_to_python: Run) -> Any:
@@ -112,7 +116,13 @@ class WholeCall:
         return result
 
     def _hand_over(self, hand_to_python: Run) -> Any:
-        return hand_to_python(self.op, self._args, self._kwargs)
+        written = [self.tensors[position] for position in self._written]
+        versions = [(each, each._version) for each in written if not each.is_inference()]
+        result = hand_to_python(self.op, self._args, self._kwargs)
+        for tensor, version in versions:
+            if tensor._version != version:  # counted by parts that a handler ran, and once more
+                private.set_version(tensor, version)
+        return result
 
     def _as_node(self, hand_to_python: Run) -> Any:
         apply: Any = _Node.apply

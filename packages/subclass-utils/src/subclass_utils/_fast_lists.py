@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from subclass_utils._outside import update_outside
+from subclass_utils._outside import keys_of, update_outside
 from subclass_utils._torch_private import (
-    WRAPPER_KEYS,
     has_view_kernel,
     increment_version,
     make_outside,
@@ -204,7 +203,7 @@ def _unwrapping(cls: type[Any], general: Transparent) -> Callable[[Sequence[Any]
 def wrapping(cls: type[Any], general: Transparent) -> Callable[[Any, Any], Any]:
     """Make what wraps a tensor that an operator on simple tensors gave."""
     name, metadata = general.inner_name, bool(cls.metadata)
-    make, keys, strided = make_outside, WRAPPER_KEYS, torch.strided
+    make, keys, strided = make_outside, keys_of(cls, torch.float32), torch.strided
 
     def wrap(value: Any, like: Any) -> Any:
         dtype = value.dtype
@@ -303,7 +302,7 @@ def _names(cls: type[Any], general: Transparent) -> dict[str, Any]:
         "general": general,
         "increment_version": increment_version,
         "is_inference_mode": torch.is_inference_mode_enabled,
-        "keys": WRAPPER_KEYS,
+        "keys": keys_of(cls, torch.float32),  # of any dtype
         "make_outside": make_outside,
         "outside_of_handlers": outside_of_handlers,
         "restore_caller_state": restore_caller_state,

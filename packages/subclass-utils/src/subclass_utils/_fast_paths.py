@@ -14,10 +14,9 @@ from typing import Any
 import torch
 
 from subclass_utils._fast_lists import list_path
-from subclass_utils._outside import update_outside
+from subclass_utils._outside import keys_of, update_outside
 from subclass_utils._roles import TensorResult
 from subclass_utils._torch_private import (
-    WRAPPER_KEYS,
     increment_version,
     inference_mode,
     make_outside,
@@ -121,7 +120,7 @@ def fast_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
         "increment_version": increment_version,
         "inference_mode": inference_mode,
         "is_inference_mode": torch.is_inference_mode_enabled,
-        "keys": WRAPPER_KEYS,
+        "keys": keys_of(cls, torch.float32),  # of any dtype
         "make_outside": make_outside,
         "outside_of_handlers": outside_of_handlers,
         "restore_caller_state": restore_caller_state,

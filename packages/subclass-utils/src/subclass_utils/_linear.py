@@ -16,6 +16,7 @@ import torch
 from dispatch_core._for_subclass_utils import is_kept
 
 from subclass_utils._fast_lists import wrapping
+from subclass_utils._outside import takes_composites
 from subclass_utils._torch_private import (
     apply_node,
     fast_redispatch,
@@ -102,6 +103,8 @@ class _AtOnce:
         inner = self.inner
         x, w = inner(input), inner(weight)
         if x.dim() != 2 and weight.requires_grad:  # by which torch chooses between ways to multiply
+            return None
+        if takes_composites(x) or takes_composites(w):
             return None
         if bias is None:
             result, like = _plain_linear(x, w), input

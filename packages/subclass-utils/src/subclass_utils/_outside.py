@@ -10,11 +10,11 @@ import torch
 
 from subclass_utils._errors import LayoutError
 from subclass_utils._torch_private import (
-    WRAPPER_KEYS,
     inference_mode,
     is_alias_of,
     make_outside,
     mkldnn_layout,
+    outside_keys,
     set_conj,
     set_neg,
     set_version,
@@ -24,10 +24,12 @@ from subclass_utils._torch_private import (
 
 __all__ = [
     "alias_outside",
-    "needs_wrapper_key",
+    "give_keys",
+    "keys_of",
     "new_outside",
     "outside_differs",
     "outside_like",
+    "takes_composites",
     "update_outside",
 ]
 
@@ -49,7 +51,7 @@ def new_outside(
     requires_grad: bool,
     asks_for_layout: bool = False,
 ) -> Any:
-    """Make a wrapper without attributes, with the wrappers' own dispatch key if it needs it."""
+    """Make a wrapper without attributes, with those of our own dispatch keys that it needs."""
     return make_outside(
         cls,
         size,
@@ -64,22 +66,64 @@ def new_outside(
         None,
         False,
         asks_for_layout,
-        WRAPPER_KEYS if needs_wrapper_key(cls, dtype) else None,
+        keys_of(cls, dtype),
     )
 
 
-def needs_wrapper_key(cls: type[Any], dtype: torch.dtype) -> bool:
-    """Say whether one of the kernels for the wrappers' own dispatch key may matter to a wrapper.
+def keys_of(cls: type[Any], dtype: torch.dtype) -> Any:
+    """Give the dispatch keys of our own whose kernels may matter to a wrapper; None for none.
 
-    Where the outside differs, only those do that keep torch from reading indices and sizes, which
-    are of int64, from memory that is not there.
+    Where the outside differs, only those kernels for the wrappers' own key do that keep torch from
+    reading indices and sizes, which are of int64, from memory that is not there.
 
     The kernels are registered before the first wrapper is made, and not at import: torch takes
     some milliseconds to look through its operators.
     """
+    try:
+        return cls._keys[dtype]
+    except KeyError:
+        pass
     if not _kernels_are_registered:
         _register_kernels()
-    return cls._transparent or dtype is torch.int64
+    simple = cls._transparent or dtype is torch.int64
+    keys = cls._keys[dtype] = outside_keys(simple, cls._keys_for_composites)
+    return keys
+
+
+def takes_composites(tensor: Any) -> bool:
+    """Say whether a tensor's class has handlers for composite operators.
+
+    One that wraps such a tensor takes them apart, and nothing may be done whole inside it then.
+    """
+    return tensor.__class__ is not torch.Tensor and getattr(
+        tensor.__class__, "_keys_for_composites", False
+    )
+
+
+def give_keys(wrapper: Any) -> None:
+    """Give a wrapper the dispatch keys of our own that its class has come to need."""
+    inference = wrapper.is_inference()
+    with inference_mode(inference):
+        layout = wrapper.layout
+        strided = layout is torch.strided
+        made = new_outside(
+            type(wrapper),
+            wrapper.size(),
+            wrapper.stride() if strided else None,
+            wrapper.storage_offset() if strided else None,
+            wrapper.dtype,
+            layout,
+            wrapper.device,
+            False,
+            layout not in _LAYOUTS,
+        )
+        if wrapper.is_conj():
+            set_conj(made, True)
+        if wrapper.is_neg():
+            set_neg(made, True)
+        if strided:
+            share_storage(made, wrapper)
+        _set_data(wrapper, made)
 
 
 def _register_kernels() -> None:

@@ -12,6 +12,7 @@ from torch.autograd.forward_ad import unpack_dual
 
 from subclass_utils._fast_paths import fast_path
 from subclass_utils._inner_wise import inner_wise_plan
+from subclass_utils._outside import takes_composites
 from subclass_utils._own_handlers import handled_plan
 from subclass_utils._roles import each_in, roles_of
 from subclass_utils._torch_private import (
@@ -50,9 +51,20 @@ def make_plan(cls: type[Any], func: Any) -> TypedPlan:
 
 
 def _choose(cls: type[Any], func: Any, entry: Any) -> TypedPlan:
-    if entry.kind != "missing":
-        return handled_plan(cls, func, entry)
-    return _without_handler(cls, func)
+    if entry.kind == "missing":
+        return _without_handler(cls, func)
+    handled = handled_plan(cls, func, entry)
+    if not is_composite_implicit(func):
+        return handled
+    in_parts = _without_handler(cls, func)
+    is_named = entry.is_named
+
+    def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call the handler where torch asks for the whole outside of inference mode, too."""
+        whole = is_kept(func) or (is_named and _has_wrapper(args, kwargs))
+        return (handled if whole else in_parts)(types, args, kwargs)
+
+    return run
 
 
 def run_without_handler(
@@ -140,19 +152,22 @@ def run_whole(
 ) -> Any:
     """Run a composite operator on the inner tensors; NotImplemented where its parts are due.
 
-    They are where a gradient or a tangent may be needed, where a class has handlers for parts, and
-    where a mode or a transform of torch.func comes first.
+    They are where a gradient or a tangent may be needed, where a class has handlers for parts,
+    also that of an inner tensor, and where a mode or a transform of torch.func comes first.
     """
     if not cls._transparent or cls._wants_parts() or is_kept(func) or others_are_watching():
         return NotImplemented
-    if differentiable:
-        backward = torch.is_grad_enabled()
-        for value in (*args, *kwargs.values()):
-            for item in value if isinstance(value, list | tuple) else (value,):
-                if isinstance(item, torch.Tensor) and (
-                    (backward and item.requires_grad) or unpack_dual(item).tangent is not None
-                ):
-                    return NotImplemented
+    backward = torch.is_grad_enabled()
+    for value in (*args, *kwargs.values()):
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if (
+                differentiable
+                and isinstance(item, torch.Tensor)
+                and ((backward and item.requires_grad) or unpack_dual(item).tangent is not None)
+            ):
+                return NotImplemented
+            if type(item) is cls and takes_composites(getattr(item, cls.inner_tensors[0])):
+                return NotImplemented
     return Transparent(cls, func)(args, kwargs, counts=True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from subclass_utils._outside import keys_of
 from subclass_utils._shared_data import connect
 from subclass_utils._torch_private import make_outside, share_storage, skip_in_dynamo
 from subclass_utils._transparent import Plan
@@ -17,7 +18,7 @@ __all__ = ["straight_copy"]
 
 _aten = torch.ops.aten
 
-# A wrapper of int64 has the wrappers' own dispatch key.
+# A wrapper of int64 has a dispatch key that those of other dtypes have not.
 _COPY = """
 def run(args, kwargs):
     source = args[0]
@@ -33,7 +34,7 @@ def run(args, kwargs):
             {copies} = {copied}
             made = make_outside(
                 cls, source.size(), source.stride(), {offset}, None, dtype,
-                strided, source.device, False, False, None, False, False, None,
+                strided, source.device, False, False, None, False, False, keys,
             )
             {attributes} = {copies}
             {metadata}
@@ -74,6 +75,7 @@ def straight_copy(cls: type[Any], op: Any, general: Plan) -> Plan:
         "general": general,
         "int64": torch.int64,
         "is_inference_mode": torch.is_inference_mode_enabled,
+        "keys": keys_of(cls, torch.float32),
         "make_outside": make_outside,
         "share_storage": share_storage,
         "strided": torch.strided,

@@ -20,17 +20,18 @@ import torch.utils._python_dispatch as _python_dispatch
 from dispatch_core._for_subclass_utils import look_up
 
 __all__ = [
+    "COMPOSITE_KEY",
     "HIGHER_ORDER_OPERATOR",
     "KEY_OF_ALL_CALLS",
     "KEY_OF_SUBCLASSES",
     "WRAPPER_KEY",
-    "WRAPPER_KEYS",
     "apply_node",
     "as_plain_tangent",
     "composite_kernel",
+    "composite_key",
     "composite_out_operators",
     "dispatch_keys",
-    "fall_through_wrapper_key",
+    "fall_through",
     "fast_call",
     "fast_redispatch",
     "has_key",
@@ -55,6 +56,7 @@ __all__ = [
     "name_nodes",
     "no_torch_function",
     "others_are_watching",
+    "outside_keys",
     "outside_of_handlers",
     "register_kernels",
     "restore_caller_state",
@@ -88,8 +90,22 @@ through it.
 """
 
 _wrapper_key = _look_up(torch._C, "_parse_dispatch_key")(WRAPPER_KEY)
-WRAPPER_KEYS: Any = _look_up(torch._C, "DispatchKeySet")(_wrapper_key)
+_wrapper_keys: Any = _look_up(torch._C, "DispatchKeySet")(_wrapper_key)
 keys_below_wrapper_key: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(_wrapper_key)
+
+COMPOSITE_KEY = "TESTING_ONLY_GenericMode"
+"""Another such key, that wrappers carry whose class has handlers for composite operators."""
+
+composite_key = _look_up(torch._C, "_parse_dispatch_key")(COMPOSITE_KEY)
+_composite_keys: Any = _look_up(torch._C, "DispatchKeySet")(composite_key)
+
+
+def outside_keys(for_wrappers: bool, for_composites: bool) -> Any:
+    """Give a set of the keys of our own that a wrapper is to carry; None for none."""
+    if not for_composites:
+        return _wrapper_keys if for_wrappers else None
+    return _wrapper_keys | _composite_keys if for_wrappers else _composite_keys
+
 
 KEY_OF_ALL_CALLS = "BackendSelect"
 """A dispatch key that every call carries, whatever its tensors are, and after modes and classes."""
@@ -110,7 +126,7 @@ dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_key
 _above_autograd = ~_look_up(torch._C, "_dispatch_keyset_full_after")(
     _look_up(torch._C, "_parse_dispatch_key")("Tracer")
 ).raw_repr()
-for _key in (_wrapper_key, _snapshot_key):
+for _key in (_wrapper_key, composite_key, _snapshot_key):
     _above_autograd &= ~_look_up(torch._C, "DispatchKeySet")(_key).raw_repr()
 
 
@@ -123,8 +139,9 @@ def stops_before_autograd(keys: Any) -> bool:
 
 
 def has_key(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor carries the wrappers' own dispatch key."""
-    return bool(dispatch_keys(tensor).has(_wrapper_key))
+    """Say whether a tensor carries a dispatch key of our own."""
+    keys = dispatch_keys(tensor)
+    return bool(keys.has(_wrapper_key) or keys.has(composite_key))
 
 
 # ── the outside ─────────────────────────────────────────────────────────────────────────────────
@@ -320,16 +337,17 @@ def wrapper_kernels(namespace: str) -> Callable[[str, Callable[..., Any]], None]
     return register_kernels(namespace, WRAPPER_KEY)
 
 
-def fall_through_wrapper_key() -> torch.library.Library:
-    """Let operators without a kernel for the wrappers' own key go on to the next key.
+def fall_through(key: str) -> torch.library.Library:
+    """Let operators without a kernel for a key of our own go on to the next key.
 
     They do as long as the library that is given is kept. Higher-order operators, which ask no
     library, do from now on, those that are made later as well.
     """
-    _keys_to_skip.append(_wrapper_key)
+    skipped = _look_up(torch._C, "_parse_dispatch_key")(key)
+    _keys_to_skip.append(skipped)
     for op in _higher_order_operators.values():
-        op.fallthrough(_wrapper_key)
-    library = torch.library.Library("_", "IMPL", WRAPPER_KEY)
+        op.fallthrough(skipped)
+    library = torch.library.Library("_", "IMPL", key)
     library.fallback(torch.library.fallthrough_kernel)
     return library
 

@@ -24,7 +24,8 @@ from subclass_utils._declaration import (
 from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
-from subclass_utils._outside import needs_wrapper_key, outside_like
+from subclass_utils._outside import keys_of, outside_like
+from subclass_utils._own_composites import follow_tables, take_whole
 from subclass_utils._plans import make_plan, run_whole, run_without_handler, runs_in_parts
 from subclass_utils._roles import each_in
 from subclass_utils._shared_data import connect, disconnect, make_from_plain, reclaim, root_of
@@ -49,7 +50,7 @@ class _WrapperMeta(torch._C._TensorMeta):
     def __call__(cls: Any, *args: Any, **kwargs: Any) -> Any:
         wrapper = cls.__new__(cls, *args, **kwargs)
         if wrapper.__class__ is not cls or (
-            cls._makes_outside and needs_wrapper_key(cls, wrapper.dtype)
+            cls._makes_outside and keys_of(cls, wrapper.dtype) is not None
         ):
             wrapper = with_wrapper_key(cls, wrapper)
             if not isinstance(wrapper, cls):
@@ -103,6 +104,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
 
     _entries: ClassVar[Any]
     _plans: ClassVar[dict[Any, Any]]
+    _keys: ClassVar[dict[torch.dtype, Any]] = {}  # empty while there is no wrapper of the class
+    _keys_for_composites: ClassVar[bool] = False
     _transparent: ClassVar[bool] = True
     _is_part: ClassVar[bool] = False
     _makes_outside: ClassVar[bool] = False  # by a `__new__` that is not ours
@@ -131,6 +134,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             hasattr(inspect.getattr_static(cls, name, None), "__set__")
             for name in cls.inner_tensors
         )
+        cls._keys = {}
         cls._set_up_table()
         _make_honest(cls)
         _initialise_once(cls)
@@ -149,6 +153,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             )
         cls._entries = entries_of(cls.table)
         cls._plans = {}
+        take_whole(cls)
 
     @classmethod
     def _has_own_handler(cls, func: Any) -> bool:
@@ -290,7 +295,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     @classmethod
     def _runs_in_parts(cls, func: Any) -> bool:
         """Say whether an operator is none of its own to this class: its parts arrive instead."""
-        return cls._entries[func].kind == "missing" and runs_in_parts(func)
+        return not cls._entries[func].is_named and runs_in_parts(func)
 
     # ── data ────────────────────────────────────────────────────────────────────────────────────
 
@@ -481,6 +486,7 @@ def _initialise_once(cls: type[Any]) -> None:
 _init = WrapperTensor.__init__
 _default_dispatch = WrapperTensor.__torch_dispatch__.__func__  # type: ignore[attr-defined]
 WrapperTensor._set_up_table()
+follow_tables(WrapperTensor)
 WrapperTensor._fill = staticmethod(filler(WrapperTensor))
 register_collation(WrapperTensor)
 skip_in_dynamo(WrapperTensor.__torch_dispatch__.__func__.__code__)  # type: ignore[attr-defined]

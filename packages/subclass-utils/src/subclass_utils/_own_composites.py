@@ -1,0 +1,99 @@
+"""Hand composite operators whole to the classes that have handlers for them.
+
+Torch takes a composite operator apart before it asks a class, unless autograd is out of the way.
+So the wrappers of a class that has a handler for one, by its name or its packet's, carry a dispatch
+key for which there is a kernel that hands it over whole; no other tensor has that key. What is
+found by a rule or is the fallback gets the parts.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dispatch_core import HandlerTable
+from dispatch_core._for_subclass_utils import (
+    kernel_for_classes,
+    named_composites,
+    tell_of_composites,
+)
+
+from subclass_utils._outside import give_keys
+from subclass_utils._roles import each_in
+from subclass_utils._torch_private import (
+    COMPOSITE_KEY,
+    composite_key,
+    fall_through,
+    is_composite_implicit,
+    register_kernels,
+)
+
+__all__ = ["follow_tables", "take_whole"]
+
+_lock = threading.RLock()
+_kept: list[Any] = []  # the library by which other operators pass the key by
+_libraries: dict[str, Callable[[str, Callable[..., Any]], None]] = {}
+_registered: set[Any] = set()
+
+
+def take_whole(cls: Any) -> None:
+    """See to it that the composite operators that a class has handlers for arrive whole."""
+    ops = [op for op in named_composites(cls.table) if is_composite_implicit(op)]
+    if not ops:
+        return
+    with _lock:
+        for op in ops:
+            if op not in _registered:
+                _register(op)
+        if "_keys_for_composites" in vars(cls):
+            return
+        cls._keys_for_composites = True
+        made_before = bool(cls._keys)
+        cls._keys.clear()
+    if made_before:
+        for wrapper in gc.get_referrers(cls):
+            if type(wrapper) is cls:
+                give_keys(wrapper)
+
+
+def follow_tables(root: Any) -> None:
+    """Look after the classes of a tree whose tables get handlers for composite operators."""
+
+    def note(table: HandlerTable) -> None:
+        for cls in _classes(root):
+            if table in cls.table._line():
+                take_whole(cls)
+
+    tell_of_composites(note)
+
+
+def _classes(root: Any) -> Iterator[Any]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _classes(child)
+
+
+def _register(op: Any) -> None:
+    if not _kept:
+        _kept.append(fall_through(COMPOSITE_KEY))
+    register = _libraries.get(op.namespace)
+    if register is None:
+        register = _libraries[op.namespace] = register_kernels(op.namespace, COMPOSITE_KEY)
+    register(op.name(), kernel_for_classes(op, composite_key, _wanted(op)))
+    _registered.add(op)
+
+
+def _wanted(op: Any) -> Callable[[Sequence[Any], Mapping[str, Any]], bool]:
+    """Make what says whether the class that torch asks first has a handler for an operator."""
+
+    def is_wanted(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        first: Any = None
+        for value in each_in((*args, *kwargs.values())):
+            cls: Any = type(value)
+            if hasattr(cls, "inner_tensors") and (first is None or issubclass(cls, first)):
+                first = cls
+        return first is not None and first._entries[op].is_named
+
+    return is_wanted
