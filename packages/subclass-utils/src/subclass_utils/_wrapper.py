@@ -60,7 +60,7 @@ class _WrapperMeta(torch._C._TensorMeta):
             check_object(wrapper)
         else:  # the same as our __init__, and a check at a glance
             simple = cls._fill(wrapper, *args)
-            if not simple or cls._transparent:
+            if not simple or (cls._transparent and (cls._makes_outside or cls._in_slots)):
                 check_object(wrapper)
         return wrapper
 
