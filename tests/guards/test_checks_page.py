@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from guards import GuardBuilder
 
 PAGE = Path(__file__).parents[2] / "packages/guards/CHECKS.md"
 
 
+@pytest.mark.slow  # it compiles a function
 def test_code_of_the_page_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) >= 5
