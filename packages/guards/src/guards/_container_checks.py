@@ -31,7 +31,7 @@ class LengthCheck(OneSourceCheck):
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         name = names[0]
-        slow = f"{emitter.constant(_fetch.length, 'length')}({name})"
+        slow = f"{emitter.careful(_fetch.length, 'length')}({name})"
         if self._cls in (list, tuple, dict, set, frozenset, str):
             builtin = emitter.is_type(name, self._cls)
             return f"{builtin} and len({name}) == {self.length} or {slow} == {self.length}"
@@ -178,7 +178,7 @@ class SetCheck(OneSourceCheck):
         self._in_order = tuple(map(snapshot, value))  # a copy may be in another order
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        same = emitter.constant(same_constant, "same_constant")
+        same = emitter.careful(same_constant, "same_constant")
         slow = f"{same}({names[0]}, {emitter.constant(self.value, 'expected')})"
         return same_members(names[0], type(self.value), self._in_order, slow, emitter)
 

@@ -128,6 +128,7 @@ class Emitter:
         self._types: dict[str, int] = {}  # by id: classes die too
         self._namespaces: dict[int, str] = {}  # of classes that are kept anyway
         self._serial: dict[str, int] = {}
+        self._seldom: set[str] = set()  # names that are read where a fast way failed
         self._statements: list[str] = []
         self._early: dict[str, str] = {}  # conditions, with the local that tells each
         self._first: list[str] = []
@@ -143,6 +144,12 @@ class Emitter:
             name = hint if number == 0 else f"{hint}_{number}"
             if name not in self.namespace:
                 return name
+
+    def careful(self, function: object, hint: str) -> str:
+        """Name a function that is called where a fast way has failed."""
+        name = self.constant(function, hint)
+        self._seldom.add(name)
+        return name
 
     def constant(self, value: object, hint: str) -> str:
         """Name a value that the function keeps alive; not for what a guard is about."""
@@ -309,7 +316,9 @@ class Emitter:
         """Write the lines that make locals of the constants which ``body`` reads often."""
         counts = Counter(_WORD.findall(body))
         names = dict.fromkeys([*_BUILTINS, *(name for name, _ in self._names.values())])
-        often = [n for n in names if counts[n] >= _OFTEN and not keyword.iskeyword(n)]
+        for name in (*self._seldom, *filter(keyword.iskeyword, names)):
+            counts[name] = 0
+        often = [name for name in names if counts[name] >= _OFTEN]
         lines = []
         for name in often:
             known = self._free_name(f"the_{name}")

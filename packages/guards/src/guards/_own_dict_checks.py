@@ -49,7 +49,7 @@ class TrainingCheck(_InOwnDict, NodeCheck):
         self.value = value
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        slow = f"{emitter.constant(_training, 'training')}({names[0]}) is {self.value}"
+        slow = f"{emitter.careful(_training, 'training')}({names[0]}) is {self.value}"
         fast = f"{names[0]}.training is {self.value}"
         return self.or_else(names[0], fast, slow, emitter, "training")
 
@@ -107,7 +107,7 @@ class PresentCheck(_InOwnDict):
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         if self.attr is None:
             return "True"  # fetching it was the check
-        slow = f"{emitter.constant(_has_attribute, 'has_attribute')}({names[0]}, {self.attr!r})"
+        slow = f"{emitter.careful(_has_attribute, 'has_attribute')}({names[0]}, {self.attr!r})"
         return self.or_else(names[0], f"{self.attr!r} in {names[0]}.__dict__", slow, emitter)
 
     def expected(self) -> str:
@@ -161,12 +161,12 @@ class AbsentCheck(_InOwnDict):
             return f"{emitter.constant(self.guarded.start, 'start')}(L, G) is {missing}"
         name = names[0]
         if self.attr is not None:
-            own = emitter.constant(_own_attribute, "own")
+            own = emitter.careful(_own_attribute, "own")
             slow = f"{own}({name}, {self.attr!r}) is {missing}"
             return self.or_else(name, f"{self.attr!r} not in {name}.__dict__", slow, emitter)
         if self.key:
             key = emitter.constant(self.key["key"], "key")
-            slow = f"{emitter.constant(_fetch.item, 'item')}({name}, {key}) is {missing}"
+            slow = f"{emitter.careful(_fetch.item, 'item')}({name}, {key}) is {missing}"
             return f"{emitter.is_type(name, dict)} and {key} not in {name} or {slow}"
         read = emitter.constant(self.guarded.read, "read")  # type: ignore[attr-defined]
         return f"{read}({name}) is {missing}"
