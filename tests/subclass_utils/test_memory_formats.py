@@ -104,7 +104,7 @@ def test_copy_lies_as_the_plain_one_outside_and_inside(cls: Any, name: str, want
 
 
 def test_every_inner_tensor_of_a_contiguous_copy_is_contiguous() -> None:
-    x = Affine.from_plain(laid_out("contiguous")).permute(3, 2, 0, 1)
+    x: Any = Affine.from_plain(laid_out("contiguous")).permute(3, 2, 0, 1)
     for copy in (x.contiguous(), x.to("cpu", copy=True, memory_format=torch.contiguous_format)):
         assert copy.addends.is_contiguous()
     assert not x.clone().addends.is_contiguous()
@@ -115,16 +115,15 @@ def test_contiguous_copy_of_a_view_is_viewed_by_the_handler(cls: Any) -> None:
     plain = torch.arange(12.0).view(3, 4) - 2
     for whole in (cls.from_plain(plain.t()), cls.from_plain(plain).permute(1, 0)):
         x = whole.contiguous()
-        for view in (lambda x: x.view(-1), lambda x: x.reshape(12), lambda x: x.flatten()):
-            got = view(x)
-            assert torch.allclose(value_of(got), plain.t().reshape(-1), atol=0.01)
+        for view in (x.view(-1), x.reshape(12), x.flatten()):
+            assert torch.allclose(value_of(view), plain.t().reshape(-1), atol=0.01)
         assert x.transpose(0, 1).stride() == (1, 3)
         assert x[1:].is_contiguous()
 
 
 def test_copy_in_a_format_of_inner_tensors_of_other_sizes_and_layouts() -> None:
     x = ScaledOnPlain.from_plain(laid_out("contiguous"))
-    copy = x.contiguous(memory_format=torch.channels_last)
+    copy: Any = x.contiguous(memory_format=torch.channels_last)
     assert copy.scale.size() == ()
     assert copy.numbers.is_contiguous(memory_format=torch.channels_last)
 
@@ -150,13 +149,12 @@ def test_copy_in_a_format_of_inner_tensors_of_other_sizes_and_layouts() -> None:
 
 
 def test_module_of_wrappers_in_a_format() -> None:
-    module = torch.nn.Conv2d(3, 2, 4)
+    module: Any = torch.nn.Conv2d(3, 2, 4)
     want = module.weight.detach().clone()
     module.weight = torch.nn.Parameter(Requantised.from_plain(want))
     module.to(memory_format=torch.channels_last)
     want = want.contiguous(memory_format=torch.channels_last)
-    weight: Any = module.weight
-    assert weight.stride() == weight.numbers.stride() == want.stride()
+    assert module.weight.stride() == module.weight.numbers.stride() == want.stride()
 
 
 def test_resize_in_a_format() -> None:

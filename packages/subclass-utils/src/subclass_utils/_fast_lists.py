@@ -16,6 +16,7 @@ from subclass_utils._torch_private import (
     increment_version,
     make_outside,
     outside_of_handlers,
+    refuse_write_outside_inference_mode,
     restore_caller_state,
     share_storage,
     skip_in_dynamo,
@@ -135,6 +136,8 @@ _EACH_WRITTEN = """
             counting = [x for x in (*o0, *i0) if not x.is_inference()]
             if counting:
                 increment_version(counting)
+            if len(counting) < 2 * len(i0) and not is_inference_mode():
+                refuse_write_outside_inference_mode()
             return None
 """
 
@@ -305,6 +308,7 @@ def _names(cls: type[Any], general: Transparent) -> dict[str, Any]:
         "keys": keys_of(cls, torch.float32),  # of any dtype
         "make_outside": make_outside,
         "outside_of_handlers": outside_of_handlers,
+        "refuse_write_outside_inference_mode": refuse_write_outside_inference_mode,
         "restore_caller_state": restore_caller_state,
         "share_storage": share_storage,
         "strided": torch.strided,

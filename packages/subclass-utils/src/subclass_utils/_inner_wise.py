@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from dispatch_core import NoHandlerError
 
-from subclass_utils._description import as_view_of, describe_outside, make_described
+from subclass_utils._description import all_views_of, describe_outside, make_described
 from subclass_utils._outside import new_outside
+from subclass_utils._own_writes import counts_in_lists
 from subclass_utils._roles import Roles, each_in, roles_of
 from subclass_utils._shared_data import (
     Memories,
@@ -31,7 +32,12 @@ from subclass_utils._shared_data import (
     write_value,
 )
 from subclass_utils._straight_copies import straight_copy
-from subclass_utils._torch_private import fast_call, increment_version, share_storage
+from subclass_utils._torch_private import (
+    fast_call,
+    increment_version,
+    refuse_write_outside_inference_mode,
+    share_storage,
+)
 from subclass_utils._transparent import Plan, is_made_by_torch, mixing_error
 
 __all__ = ["inner_wise_plan"]
@@ -84,22 +90,30 @@ def _no_handler(cls: type[Any], op: Any) -> Any:
 # ── each inner tensor ───────────────────────────────────────────────────────────────────────────
 
 
-def _rebuilt(cls: type[Any], like: Any, inner: Sequence[Any], **outside: Any) -> Any:
-    made = make_described(type(like), {**describe_outside(like), **outside}, inner)
+def _rebuilt(
+    cls: type[Any],
+    like: Any,
+    inner: Sequence[Any],
+    inference: bool | None = None,
+    **outside: Any,
+) -> Any:
+    outside = {**describe_outside(like), **outside}
+    made = make_described(type(like), outside, inner, inference=inference)
     type(like)._carry_metadata(made, like)
     return made
 
 
-def _outside_again(like: Any, inner: list[Any], offset: int | None = None) -> Any:
+def _outside_again(like: Any, inner: list[Any], inference: bool, offset: int | None = None) -> Any:
     """Make a wrapper with the same outside, but for its place in memory."""
     cls, dtype = type(like), like.dtype
     if (
         like.layout is not torch.strided
         or (dtype.is_complex and like.is_conj())
         or like.is_neg()
-        or inner[0].is_inference() is not torch.is_inference_mode_enabled()
+        or inference is not torch.is_inference_mode_enabled()
     ):
-        return _rebuilt(cls, like, inner, **({} if offset is None else {"offset": offset}))
+        place = {} if offset is None else {"offset": offset}
+        return _rebuilt(cls, like, inner, inference, **place)
     made = new_outside(
         cls,
         like.size(),
@@ -120,7 +134,8 @@ def _outside_again(like: Any, inner: list[Any], offset: int | None = None) -> An
 def _alias(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
     call = torch.detach if op is _detach else fast_call(op)
-    made = _outside_again(wrapper, [call(tensor) for tensor in inner_of(wrapper)])
+    inner = [call(tensor) for tensor in inner_of(wrapper)]
+    made = _outside_again(wrapper, inner, wrapper.is_inference())
     share_storage(made, wrapper)
     connect(made, wrapper)
     return made
@@ -157,7 +172,7 @@ def _clone(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, An
         torch.clone(tensor, **_format_of(tensor, wrapper, kwargs)) for tensor in inner_of(wrapper)
     ]
     if not kwargs and wrapper.numel() and wrapper.is_contiguous():
-        return _outside_again(wrapper, inner, offset=0)
+        return _outside_again(wrapper, inner, torch.is_inference_mode_enabled(), offset=0)
     outside = torch.clone(_meta(wrapper), **kwargs)
     return _rebuilt(cls, wrapper, inner, stride=outside.stride(), offset=0)
 
@@ -378,7 +393,7 @@ class _OnPlain:
         in_place: Callable[[torch.Tensor], Any],
     ) -> None:
         """Bring written wrappers to their new value; `moved` have another outside now, too."""
-        written = []
+        written, refused = [], False
         for argument in self.roles.arguments:
             value = values.get(argument.name) if argument.written else None
             for outer in each_in(value):
@@ -393,7 +408,11 @@ class _OnPlain:
                         written.append(wrapper)
                     if argument.is_list and not outer.is_inference():
                         increment_version((outer,))  # autograd passes over lists
+                    elif counts_in_lists(self.name, argument):
+                        refused = not torch.is_inference_mode_enabled()
         memories.write_back(written)
+        if refused:
+            refuse_write_outside_inference_mode()
 
     def move(self, wrapper: Any, plain: torch.Tensor, in_place: Callable[..., Any]) -> None:
         """Give a wrapper the shape, strides and data that its plain value has got."""
@@ -406,12 +425,8 @@ class _OnPlain:
     def answer(self, result: Any, values: Mapping[str, Any]) -> Any:
         """Give written arguments back as what they are; other results stay plain."""
         roles = self.roles.results
-        if self.roles.aliases and torch.is_inference_mode_enabled():
-            source = values.get(roles[0].source or "")
-            if isinstance(result, list | tuple):
-                result = [as_view_of(value, source) for value in result]
-            else:
-                result = as_view_of(result, source)
+        if self.roles.aliases:
+            result = all_views_of(result, values.get(roles[0].source or ""))
         if len(roles) == 1:
             return values[roles[0].source or ""] if roles[0].kind == "same" else result
         if not roles:

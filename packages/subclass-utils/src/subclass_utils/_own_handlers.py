@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from dispatch_core._for_subclass_utils import Entry, after_declining, handler_failed
 
-from subclass_utils._description import as_view_of
+from subclass_utils._description import all_views_of
 from subclass_utils._own_writes import OwnWrites
 from subclass_utils._roles import each_in, roles_of
 from subclass_utils._shared_data import KEEP_ALL, connect, inner_of, lend, settle
@@ -97,8 +97,8 @@ class _General:
 
     def finish(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
         """Do what there is to do with a result."""
-        if self.views and args and _is_inference_mode():
-            result = _all_views_of(result, args[0])
+        if self.views and args:
+            result = all_views_of(result, args[0])
         if self.after is not None:
             self.after.in_step(args, kwargs, result)
         if self.connects is not None and args:
@@ -145,7 +145,7 @@ def _view_plan(general: _General) -> TypedPlan:
             part.__class__ is cls
             and part is not source
             and first_inner(part).__class__ is _tensor
-            and not is_inference_mode()
+            and not (is_inference_mode() or source.is_inference())
         ):
             share(part, source)  # by which torch.compile tells views from other inputs
             connect(part, source, None if keeps_all else (func, args[1:], kwargs, None))
@@ -169,7 +169,11 @@ def _inside_view_plan(general: _General) -> TypedPlan:
             part = call(*args, **kwargs)
         except TypeError as error:
             raise handler_failed(func, entry.handler, error) from error
-        if part.__class__ is cls and part is not source and not _is_inference_mode():
+        if (
+            part.__class__ is cls
+            and part is not source
+            and not (_is_inference_mode() or source.is_inference())
+        ):
             own, memory = inner(part), inner(source)
             if own.__class__ is memory.__class__ is _tensor:
                 if own.layout is memory.layout is torch.strided and is_alias_of(own, memory):
@@ -213,12 +217,6 @@ def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], 
 def _is_functionalized(wrapper: Any) -> bool:
     inner = getattr(wrapper, type(wrapper).inner_tensors[0])
     return type(inner) is not torch.Tensor and is_functional(inner)
-
-
-def _all_views_of(result: Any, source: Any) -> Any:
-    if isinstance(result, list | tuple):
-        return [as_view_of(value, source) for value in result]
-    return as_view_of(result, source)
 
 
 # ── fresh results ───────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from dispatch_core import HandlerError
 
-from subclass_utils._roles import Roles, TensorResult, each_in
+from subclass_utils._roles import Roles, TensorArgument, TensorResult, each_in
 from subclass_utils._shared_data import (
     check_argument,
     in_one_memory,
@@ -17,9 +17,12 @@ from subclass_utils._shared_data import (
     root_of,
     settle,
 )
-from subclass_utils._torch_private import increment_version
+from subclass_utils._torch_private import (
+    increment_version,
+    refuse_write_outside_inference_mode,
+)
 
-__all__ = ["OwnWrites"]
+__all__ = ["OwnWrites", "counts_in_lists"]
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -39,6 +42,14 @@ class _Before:
         self.inner: list[Any] = inner_of(tensor) if ours else []
         self.inner_versions = [_version(inner) for inner in self.inner]
         self.metadata = [getattr(tensor, name) for name in cls.metadata] if ours else []
+
+
+def counts_in_lists(name: str, argument: TensorArgument) -> bool:
+    """Say whether torch counts a version of each tensor of a list that an operator writes.
+
+    Not autograd does, but the operators of which those on lists are made.
+    """
+    return argument.is_list and (argument.position is None or name.startswith("aten::_foreach_"))
 
 
 def _keep_argument(before: _Before) -> None:
@@ -71,6 +82,7 @@ class OwnWrites:
         self.func = func
         self.roles = roles
         self.written = tuple(argument for argument in roles.arguments if argument.written)
+        self.counts = any(counts_in_lists(func.name(), argument) for argument in self.written)
         first = roles.arguments[0]
         self.of_first = (
             first.position == 0
@@ -134,6 +146,9 @@ class OwnWrites:
                 ]
         if missing:
             increment_version(missing)
+        refused = self.counts and any(each.uncounted and each.version < 0 for each in before)
+        if refused and not torch.is_inference_mode_enabled():
+            refuse_write_outside_inference_mode()
 
     def answer(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
         """Give what was written, where the operator gives that to the caller.

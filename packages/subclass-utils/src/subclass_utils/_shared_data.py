@@ -15,7 +15,7 @@ from weakref import ref
 import torch
 
 from subclass_utils._declaration import check_conversion
-from subclass_utils._description import describe_outside, make_described
+from subclass_utils._description import as_view_of, describe_outside, make_described
 from subclass_utils._errors import ResizeError, ViewError
 from subclass_utils._torch_private import increment_version, is_alias_of, is_fake
 
@@ -488,7 +488,7 @@ def fill(target: Any, source: Any) -> None:
         if own.size() == new.size() and own.dtype is new.dtype:
             _copy_into(own, new)
         else:
-            setattr(target, name, new)
+            setattr(target, name, as_view_of(new, target))
     cls._carry_metadata(target, source)
     for link in links:
         if exchanged or not link.in_memory:
@@ -554,10 +554,12 @@ def replace(target: Any, source: Any, plain: torch.Tensor) -> None:
         )
     check_argument(target, True)
     target.__dict__.pop("_family", None)
+    inference = target.is_inference()
+    source = as_view_of(source, target)
     outside = describe_outside(source)
     if source.layout is plain.layout is torch.strided:
         outside.update(stride=plain.stride(), offset=plain.storage_offset())
-    _set_data(target, make_described(cls, outside, inner_of(source)))
+    _set_data(target, make_described(cls, outside, inner_of(source), inference=inference))
     for name in cls.inner_tensors:
         setattr(target, name, getattr(source, name))
     cls._carry_metadata(target, source)

@@ -28,7 +28,6 @@ def run(args, kwargs):
         if (
             source.layout is strided
             and dtype is not int64
-            and x0.is_inference() is is_inference_mode()
             and not (dtype.is_complex or source.is_neg()){more}
         ):
             {copies} = {copied}
@@ -47,8 +46,9 @@ def run(args, kwargs):
 def straight_copy(cls: type[Any], op: Any, general: Plan) -> Plan:
     """Make the shortest way to detach or clone; `general` does it, and other operators."""
     if op is _aten.detach.default:
-        copy, offset, more = torch.detach, "source.storage_offset()", ""
+        copy, offset = torch.detach, "source.storage_offset()"
         shares = "share_storage(made, source); connect(made, source)"
+        more = " and source.is_inference() is is_inference_mode()"
     elif op is _aten.clone.default:
         copy, offset, shares = torch.clone, "0", ""
         more = " and source.numel() and source.is_contiguous()"

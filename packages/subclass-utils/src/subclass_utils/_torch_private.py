@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import CodeType
 from typing import Any
 
@@ -58,6 +58,7 @@ __all__ = [
     "others_are_watching",
     "outside_keys",
     "outside_of_handlers",
+    "refuse_write_outside_inference_mode",
     "register_kernels",
     "restore_caller_state",
     "say_no_parts",
@@ -269,6 +270,19 @@ def has_tangents() -> bool:
 inference_mode: Callable[[bool], AbstractContextManager[None]] = _look_up(
     torch._C, "_InferenceMode"
 )
+
+
+def refuse_write_outside_inference_mode() -> None:
+    """Raise torch's error for a write to an inference tensor outside of inference mode.
+
+    Torch raises it where it counts versions, which it does not in a handler.
+    """
+    with inference_mode(True):
+        made = torch.empty(0)
+    with restore_caller_state() if _is_excluded(_snapshot_key) else nullcontext():
+        made.zero_()
+
+
 without_modes: Callable[[], AbstractContextManager[Any]] = _look_up(
     _python_dispatch, "_disable_current_modes"
 )
