@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import importlib
+import sys
 import types
 import weakref
 from typing import Any
@@ -202,3 +203,34 @@ def test_an_object_that_dies_ends_the_check_once_and_for_all() -> None:
     assert check.death.happened
     for _ in range(50):
         assert not agreed(check, {**scope, "x": Thing()})
+
+
+@pytest.mark.parametrize("kind", ["TYPE_MATCH", "MODULE_TRAINING"])
+def test_a_class_of_a_module_may_be_replaced(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("replaced")
+    monkeypatch.setitem(sys.modules, "replaced", module)
+
+    def make(base: type) -> Any:
+        made = type("Own", (base,), {"__module__": "replaced"})
+        module.__dict__["Own"] = made
+        return made
+
+    base = torch.nn.Module
+    cls = make(base)
+    few = 2 if kind == "TYPE_MATCH" else 8  # so many training flags are checked in a tree
+    scope: dict[str, Any] = {**tensors(), **{f"x{i}": cls() for i in range(few)}}
+    check = with_two_tensors(scope, **{f"x{i}": kind for i in range(few)})
+    assert "tree_of" in check.source
+    assert agreed(check, scope)
+    freed = weakref.ref(cls)
+    del cls, module.__dict__["Own"]
+    scope = tensors()
+    gc.collect()
+    for other in (object, base):
+        for _ in range(30):  # some of them may lie where the first one did
+            value = make(other)()
+            value.training = 1
+            new = {**scope, **{f"x{i}": value for i in range(few)}}
+            assert not agreed(check, new)
+    if freed() is None and kind == "TYPE_MATCH":
+        assert check.death.happened

@@ -195,7 +195,7 @@ class TypeCheck(OneSourceCheck, NodeCheck):
 
     def add_to(self, node: Any, kind: Any, value: Any) -> object:
         node.add_type_match_guard(id(self.cls()), ["class"], None)
-        return None  # only of a class that is kept anyway
+        return None if self._static else self.cls()
 
     def holds(self, value: object) -> bool:
         return type(value) is self.cls()

@@ -146,11 +146,11 @@ class GroupWriter(FetchWriter):
             value, sure = variable, f"{of_classes}({variable})"
         tree, by_address = _trees.tree_of(parts)
         test = self.emitter.ask_tree(tree, group.kind, value)
-        for known in by_address:
+        for known in {id(known): known for known in by_address}.values():
             self.emitter.ends_with(known, self.emitter.name_of_tree(tree, group.kind))
-        for member in group.members:
-            if member.kind == "identity":
-                self.emitter.is_vital(member.expected)
+        vital = [m.expected for m in group.members if m.kind in ("identity", "type")]
+        for value in {id(value): value for value in vital}.values():
+            self.emitter.is_vital(value)
         if group.kind == "nodes":
             plain = dict.fromkeys(
                 self.emitter.still_plain(member.expected, member.check.reads)

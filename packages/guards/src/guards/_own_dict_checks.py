@@ -64,7 +64,7 @@ class TrainingCheck(_InOwnDict, NodeCheck):
         flag = below.dict_getitem_manager("training", "training", self.value, kind)
         add = flag.add_true_match_guard if self.value else flag.add_false_match_guard
         add(["training"], None)
-        return None  # the class is one that is kept anyway
+        return type(value)
 
     def holds(self, value: object) -> bool:
         return _training(value) is self.value

@@ -164,14 +164,14 @@ def _put_into_tree(
     place_of: Callable[[ValueSource], Place | None],
     is_used_once: Callable[[ValueSource], bool],
 ) -> None:
-    """Let a tree make a few checks of values that lie beside its own, instead of their groups.
+    """Let the tree of tensors make a few checks of values beside them, instead of their groups.
 
     In the midst of Python's own steps a call of a tree takes longer, by as much as three of them.
     """
-    trees = [g for g in by_table.values() if g.kind in ("tensors", "nodes") and g.is_worth_it()]
-    if not trees:
+    # Not a tree of nodes: where that fails, each of its checks is made once more.
+    tree = next((g for g in by_table.values() if g.kind == "tensors" and g.is_worth_it()), None)
+    if tree is None:
         return
-    tree = trees[0]
     tables = {place[:2] for m in tree.members if (place := place_of(m.source)) is not None}
     beside: dict[Any, dict[int, Member]] = {}  # by id: what they expect may not be compared
     for group in by_table.values():
