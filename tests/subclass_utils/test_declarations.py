@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from dispatch_core import HandlerSignatureError
+from dispatch_core import HandlerSignatureError, HandlerTable
 from subclass_utils import DeclarationError, SubclassError, WrapperTensor
 
 aten = torch.ops.aten
@@ -53,6 +53,51 @@ def declare(**attributes: Any) -> type[Any]:
 def test_wrong_class_is_refused_when_it_is_made(attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
         declare(**attributes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("inner_tensor", ("elem",), "inner_tensors"),
+        ("inner_tensors_", "elem", "inner_tensors"),
+        ("innertensors", ("elem",), "inner_tensors"),
+        ("metdata", ("unit",), "metadata"),
+        ("meta_data", ["unit"], "metadata"),
+        ("Metadata", ("unit",), "metadata"),
+        ("mixin", "error", "mixing"),
+        ("without_handlers", "to_plain", "without_handler"),
+        ("without_handle", "error", "without_handler"),
+        ("tables", HandlerTable(), "table"),
+    ],
+)
+def test_misspelt_declaration_is_refused(name: str, value: Any, meant: str) -> None:
+    with pytest.raises(DeclarationError, match=f"it has {name} = .* did you mean {meant}\\?"):
+        declare(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"mixin": object},
+        {"mixin": lambda self: "error"},
+        {"tables": ("a", "b"), "stable": True},
+        {"meta_data": {"a": 1}},
+        {"metadata": ("meta_data",), "meta_data": ("a",)},
+        {"metadata": (), "metadatas": ("a",)},
+        {"tensors": ("a",), "handler": "to_plain", "names_of_metadata": ("a",)},
+        {"inner_tensors": ("inner_tensor",)},
+        {"inner_tensors": ("inner_tensor",), "inner_tensor": None},
+        {"_metadata": None, "__slots__": ()},
+    ],
+    ids=repr,
+)
+def test_attributes_of_another_meaning_are_taken(attributes: dict[str, Any]) -> None:
+    declare(**attributes)
+
+
+def test_misspelling_comes_out_with_the_other_faults() -> None:
+    with pytest.raises(DeclarationError, match=r"mixing is 'no'.*did you mean metadata\?"):
+        declare(metdata=("shape",), mixing="no")
 
 
 def test_all_faults_of_a_class_come_out_together() -> None:

@@ -7,9 +7,11 @@ import enum
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import torch
+from dispatch_core import HandlerTable
 
 from subclass_utils._errors import DeclarationError
 from subclass_utils._outside import new_outside, outside_differs
@@ -118,11 +120,39 @@ def check_class(cls: type[Any], overridden: set[str]) -> None:
         inspect.getattr_static(cls, "from_plain"), classmethod | staticmethod
     ):
         faults.append("from_plain must be a classmethod, from_plain(cls, plain, like)")
+    faults += _check_spelling(cls)
     if faults:
         raise DeclarationError(
             f"{cls.__qualname__}: " + "; ".join(faults),
             cls=cls,
         )
+
+
+# What a class declares by a value, and the types that this may be meant to have.
+_DECLARED = {
+    "inner_tensors": (tuple, list, str),
+    "metadata": (tuple, list, str),
+    "mixing": (str,),
+    "without_handler": (str,),
+    "table": (HandlerTable,),
+}
+
+
+def _check_spelling(cls: type[Any]) -> list[str]:
+    """Find attributes that look as if a declaration was meant, which would pass unnoticed."""
+    faults = []
+    own = vars(cls)
+    for name, value in own.items():
+        meant = get_close_matches(name.lower(), _DECLARED, n=1, cutoff=0.85)
+        if not meant or name in _DECLARED or meant[0] in own or hasattr(torch.Tensor, name):
+            continue
+        declared = [each for each in (cls.inner_tensors, cls.metadata) if isinstance(each, tuple)]
+        if isinstance(value, _DECLARED[meant[0]]) and not any(name in each for each in declared):
+            faults.append(
+                f"it has {name} = {value!r}, which declares nothing: did you mean {meant[0]}? If "
+                "not, take a name that is less like it"
+            )
+    return faults
 
 
 # What is kept in a wrapper's `__dict__` beside what its class declares.
