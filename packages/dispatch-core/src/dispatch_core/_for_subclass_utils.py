@@ -14,7 +14,7 @@ from dispatch_core._dtype_names import short_dtype
 from dispatch_core._entry import Entry
 from dispatch_core._higher_order import let_classes_answer
 from dispatch_core._honest import handler_failed
-from dispatch_core._table import HandlerTable, _watchers
+from dispatch_core._table import HandlerTable, _lock, _watchers
 from dispatch_core._torch_private import look_up, state_of_caller
 
 __all__ = [
@@ -28,6 +28,8 @@ __all__ = [
     "let_classes_answer",
     "look_up",
     "named_composites",
+    "remember",
+    "remembered_of",
     "short_dtype",
     "state_of_caller",
     "tell_of_composites",
@@ -37,11 +39,25 @@ __all__ = [
 def entries_of(table: HandlerTable) -> Mapping[Any, Entry]:
     """Give the entry of each overload, found when it is first asked for.
 
-    It stays the same mapping for the table's life. A registration anywhere makes new entries, so
-    what is remembered for an entry is forgotten by asking for it again. An entry's `kind` is
-    "missing" where the table has no handler.
+    It stays the same mapping for the table's life. A registration anywhere makes new entries. An
+    entry's `kind` is "missing" where the table has no handler.
     """
     return table._entries
+
+
+def remembered_of(table: HandlerTable) -> Mapping[Any, Any]:
+    """Give what `remember` was told of a table, the same mapping for the table's life."""
+    return table._remembered
+
+
+def remember(table: HandlerTable, key: Any, value: Any, func: Any, entry: Entry) -> None:
+    """Remember a value that was made of the entry of an overload.
+
+    Until a registration anywhere, also one that came in between.
+    """
+    with _lock:
+        if table._entries.get(func) is entry:
+            table._remembered[key] = value
 
 
 def has_handlers(table: HandlerTable) -> bool:

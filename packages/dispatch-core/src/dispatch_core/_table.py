@@ -106,6 +106,7 @@ class HandlerTable:
         self._rules: list[tuple[str, Callable[[Handle[Any]], bool], Handler]] = []
         self._fallback: Handler | None = None
         self._entries = _Entries(self)
+        self._remembered: dict[Any, Any] = {}  # what others make of the entries
         with _lock:
             _tables.add(self)
 
@@ -506,6 +507,7 @@ def _forget_entries() -> None:
     with _lock:
         for table in list(_tables):
             table._entries.clear()
+            table._remembered.clear()
 
 
 for _function in (HandlerTable.dispatch, HandlerTable._answer):

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
-from dispatch_core._for_subclass_utils import is_kept
+from dispatch_core._for_subclass_utils import is_kept, remember
 
 from subclass_utils._fast_lists import wrapping
 from subclass_utils._outside import takes_composites
@@ -77,13 +77,12 @@ def _way_of(cls: Any) -> _AtOnce | None:
     own_dispatch = getattr(cls, "__torch_dispatch__", None)
     if getattr(own_dispatch, "__func__", None) is not _dispatch:
         return None
-    key = cls._entries[_linear], "whole"  # the entries are others once a handler is registered
     try:
-        way: _AtOnce | None = cls._plans[key]
+        way: _AtOnce | None = cls._plans["linear at once"]
     except KeyError:
-        way = cls._plans[key] = (
-            _AtOnce(cls) if cls._transparent and not cls._wants_parts() else None
-        )
+        entry = cls._entries[_linear]
+        way = _AtOnce(cls) if cls._transparent and not cls._wants_parts() else None
+        remember(cls.table, "linear at once", way, _linear, entry)
     return way
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from dispatch_core import NoHandlerError
-from dispatch_core._for_subclass_utils import is_kept, state_of_caller
+from dispatch_core._for_subclass_utils import is_kept, remember, state_of_caller
 from torch.autograd.forward_ad import unpack_dual
 
 from subclass_utils._fast_paths import fast_path
@@ -46,7 +46,8 @@ _SAFE = {
 def make_plan(cls: type[Any], func: Any) -> TypedPlan:
     """Make what answers `func` for a class, and remember it until the class's table changes."""
     entry = cls._entries[func]
-    plan = cls._plans[entry] = _choose(cls, func, entry)
+    plan = _choose(cls, func, entry)
+    remember(cls.table, func, plan, func, entry)
     return plan
 
 
@@ -71,10 +72,12 @@ def run_without_handler(
     cls: type[Any], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Answer `func` as if the class had no handler for it."""
-    key = cls._entries[func], "without handler"
+    key = func, "without handler"
     plan = cls._plans.get(key)
     if plan is None:
-        plan = cls._plans[key] = _without_handler(cls, func)
+        entry = cls._entries[func]
+        plan = _without_handler(cls, func)
+        remember(cls.table, key, plan, func, entry)
     if outside_of_handlers():
         return plan((cls,), args, kwargs)
     with leaving_bits():

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from dispatch_core import HandlerError, HandlerTable, handle_of
-from dispatch_core._for_subclass_utils import entries_of, has_handlers
+from dispatch_core._for_subclass_utils import entries_of, has_handlers, remembered_of
 from torch.serialization import add_safe_globals
 
 from subclass_utils import _compiled, _copying
@@ -103,7 +103,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     table: ClassVar[HandlerTable] = HandlerTable()
 
     _entries: ClassVar[Any]
-    _plans: ClassVar[dict[Any, Any]]
+    _plans: ClassVar[Mapping[Any, Any]]
     _keys: ClassVar[dict[torch.dtype, Any]] = {}  # empty while there is no wrapper of the class
     _keys_for_composites: ClassVar[bool] = False
     _transparent: ClassVar[bool] = True
@@ -152,7 +152,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                 cls=cls,
             )
         cls._entries = entries_of(cls.table)
-        cls._plans = {}
+        cls._plans = remembered_of(cls.table)
         take_whole(cls)
 
     @classmethod
@@ -256,7 +256,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Answer an operator: by its handler, or by what the declaration says."""
-        plan = cls._plans.get(cls._entries[func])
+        plan = cls._plans.get(func)
         if plan is None:
             plan = make_plan(cls, func)
         try:
