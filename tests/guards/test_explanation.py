@@ -123,7 +123,7 @@ from tests.guards.kinds import BASE, T34, Case, Color, Point, X, Y, double, tens
             "L['x'].a == 1: expected 1, found L['x'].a missing",
         ),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", None) or str(value),
 )
 def test_one_line_a_person_understands(case: Case, value: Any, text: str) -> None:
     check = compile_guards([case.guard()], case.scope(case.value))

@@ -250,9 +250,7 @@ def of_tensors(x: torch.Tensor) -> Any:
     return torch.tensor([x[0], 1.0]), torch.tensor([[x[1]]])
 
 
-@pytest.mark.parametrize(
-    ("function", "hits"), [(of_constants, 3), (by_map, 3), (of_tensors, 0)], ids=lambda v: str(v)
-)
+@pytest.mark.parametrize(("function", "hits"), [(of_constants, 3), (by_map, 3), (of_tensors, 0)])
 def test_tensors_made_within(
     function: Callable[..., Any], hits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
