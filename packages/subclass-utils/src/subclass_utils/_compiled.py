@@ -76,7 +76,7 @@ def put_together(
         }
     made = make_described(cls, description, tensors, requires_grad)
     for name, value in zip(cls.metadata, metadata, strict=True):
-        setattr(made, name, value)
+        setattr(made, name, cls._carrier.carried(value))
     if type(tensors[0]) is not torch.Tensor and is_functional(tensors[0]):
         made.__dict__["_argument"] = "whole"
         if cls._is_part:

@@ -19,6 +19,7 @@ from subclass_utils._roles import each_in
 from subclass_utils._torch_private import has_key, is_zero_tensor, with_memory
 
 __all__ = [
+    "PLAIN_TYPES",
     "check_class",
     "check_conversion",
     "check_inner_tensors",
@@ -30,7 +31,7 @@ __all__ = [
 
 _MIXING = ("error", "wrap", "unwrap")
 _WITHOUT_HANDLER = ("error", "to_plain")
-_PLAIN_TYPES = {
+PLAIN_TYPES = {
     type(None),
     bool,
     int,
@@ -55,7 +56,7 @@ def travels(value: Any) -> str | None:
     cls: type[Any] = type(value)
     if cls.__module__ == "torch.fx.immutable_collections":  # what torch.compile makes of builtins
         cls = list if isinstance(value, list) else dict
-    if cls in _PLAIN_TYPES or isinstance(value, enum.Enum):
+    if cls in PLAIN_TYPES or isinstance(value, enum.Enum):
         return None
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return None
@@ -257,7 +258,7 @@ def filler(cls: type[Any]) -> Callable[..., bool]:
     namespace: dict[str, Any] = {
         "Tensor": torch.Tensor,
         "is_zero": is_zero_tensor,
-        "plain_types": _PLAIN_TYPES,
+        "plain_types": PLAIN_TYPES,
     }
     exec(compile(source, f"<{cls.__qualname__}>", "exec"), namespace)
     fill: Callable[..., bool] = namespace["fill"]
@@ -270,7 +271,7 @@ def _is_complete(cls: type[Any], attributes: Mapping[str, Any]) -> bool:
         if not isinstance(attributes.get(name), torch.Tensor):
             return False
     for name in cls.metadata:
-        if name not in attributes or type(attributes[name]) not in _PLAIN_TYPES:
+        if name not in attributes or type(attributes[name]) not in PLAIN_TYPES:
             return False
     return True
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from subclass_utils._carrying import carrying_lines
 from subclass_utils._outside import keys_of, update_outside
 from subclass_utils._torch_private import (
     has_view_kernel,
@@ -269,7 +270,7 @@ def _each(cls: type[Any], op: Any, general: Transparent, body: str) -> TypedPlan
             count=count,
             inners=inners,
             name=general.inner_name,
-            metadata="; ".join(f"wrapper.{name} = like.{name}" for name in cls.metadata),
+            metadata=carrying_lines(cls.metadata, "like"),
         ),
     )
     return _compiled(source, op, cls, _names(cls, general))
@@ -293,14 +294,16 @@ def _views(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
     """Make the way for a list of views, which are all of one dtype."""
     source = _VIEWS.format(
         name=general.inner_name,
-        metadata="; ".join(f"wrapper.{name} = a0.{name}" for name in cls.metadata),
+        metadata=carrying_lines(cls.metadata, "a0"),
     )
     return _compiled(source, op, cls, _names(cls, general))
 
 
 def _names(cls: type[Any], general: Transparent) -> dict[str, Any]:
     return {
+        "as_is": cls._carrier.as_is,
         "call": general.call,
+        "carried": cls._carrier.carried,
         "cls": cls,
         "general": general,
         "increment_version": increment_version,

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from subclass_utils._carrying import carrying_lines
 from subclass_utils._fast_lists import list_path
 from subclass_utils._outside import keys_of, update_outside
 from subclass_utils._roles import TensorResult
@@ -114,6 +115,8 @@ def fast_path(cls: type[Any], op: Any, general: Transparent) -> TypedPlan:
         listed = list_path(cls, op, general)
         return listed or (lambda types, args, kwargs: general(args, kwargs))
     namespace: dict[str, Any] = {
+        "as_is": cls._carrier.as_is,
+        "carried": cls._carrier.carried,
         "cls": cls,
         "call": general.call,
         "general": general,
@@ -152,7 +155,7 @@ def _source(cls: type[Any], op: Any, general: Transparent) -> str | None:
         return None
     wrap = _WRAP.format(
         name=general.inner_name,
-        metadata="; ".join(f"wrapper.{name} = a0.{name}" for name in cls.metadata),
+        metadata=carrying_lines(cls.metadata, "a0"),
     )
     result = roles.results[0]
     if result == TensorResult("new") and not roles.writes:

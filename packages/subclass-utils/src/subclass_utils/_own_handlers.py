@@ -355,7 +355,7 @@ def _write_plan(general: _General, writes: OwnWrites) -> TypedPlan:
     cls, func, entry = general.cls, general.func, general.entry
     call, composite = entry.run, bool(entry.composite)
     have_common = _have_common_of(cls)
-    metadata_names = cls.metadata
+    metadata_names, carried_all = cls.metadata, cls._carrier.carried_all
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         target: Any = args[0] if args else None
@@ -365,7 +365,7 @@ def _write_plan(general: _General, writes: OwnWrites) -> TypedPlan:
         if attributes.__class__ is not dict or "_family" in attributes or "_lent" in attributes:
             return general.run(types, args, kwargs)
         inner = inner_of(target)
-        metadata = [getattr(target, name) for name in metadata_names]
+        metadata = carried_all(target, metadata_names) if metadata_names else ()
         try:
             result = call(*args, **kwargs)
         except TypeError as error:

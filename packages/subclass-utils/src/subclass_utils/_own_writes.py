@@ -41,7 +41,7 @@ class _Before:
         ours = isinstance(tensor, cls)
         self.inner: list[Any] = inner_of(tensor) if ours else []
         self.inner_versions = [_version(inner) for inner in self.inner]
-        self.metadata = [getattr(tensor, name) for name in cls.metadata] if ours else []
+        self.metadata = cls._carrier.carried_all(tensor, cls.metadata) if ours else []
 
 
 def counts_in_lists(name: str, argument: TensorArgument) -> bool:

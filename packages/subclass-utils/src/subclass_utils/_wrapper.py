@@ -13,6 +13,7 @@ from dispatch_core._for_subclass_utils import entries_of, has_handlers, remember
 from torch.serialization import add_safe_globals
 
 from subclass_utils import _compiled, _copying
+from subclass_utils._carrying import Carrier
 from subclass_utils._collation import register_collation
 from subclass_utils._declaration import (
     check_class,
@@ -112,6 +113,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     _declared: ClassVar[tuple[str, ...]] = inner_tensors
     _count: ClassVar[int] = 1
     _fill: ClassVar[Any]
+    _carrier: ClassVar[Carrier] = Carrier()
     _in_slots: ClassVar[bool] = False  # some inner tensor is no entry of `__dict__`
 
     __torch_function__ = no_torch_function
@@ -129,6 +131,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         cls._makes_outside = "__new__" in _overridden(cls)
         cls._declared = (*cls.inner_tensors, *cls.metadata)
         cls._count = len(cls._declared)
+        cls._carrier = Carrier()
         cls._fill = staticmethod(filler(cls))
         cls._in_slots = any(
             hasattr(inspect.getattr_static(cls, name, None), "__set__")
@@ -211,9 +214,13 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     @classmethod
     def _carry_metadata(cls, wrapper: Any, like: Any) -> None:
         """Give a new wrapper the metadata of another one."""
+        as_is = cls._carrier.as_is
         for name in cls.metadata:
             if like is not None and hasattr(like, name):
-                setattr(wrapper, name, getattr(like, name))
+                value = getattr(like, name)
+                if value.__class__ not in as_is:
+                    value = cls._carrier.carried(value)
+                setattr(wrapper, name, value)
             elif not hasattr(cls, name):
                 raise DeclarationError(
                     f"{cls.__qualname__}: no wrapper among the arguments says what metadata "
