@@ -212,7 +212,9 @@ class Guard:
             ExportInfoError: another class, or another object while the first is alive. Nothing
                 has been changed then. (Some guarded objects, such as a slice, die at once.)
         """
-        listed = isinstance(code_list, (Sequence, Set)) and not isinstance(code_list, str)
+        listed = type(code_list) is list or (
+            isinstance(code_list, (Sequence, Set)) and not isinstance(code_list, str)
+        )
         need(listed, "Guard.set_export_info", "code_list", "a list of texts", code_list)
         known_class, known_object = self.guarded_class_weakref, self.obj_weakref
         if None not in (known_class, guarded_class) and not _same(known_class, guarded_class):

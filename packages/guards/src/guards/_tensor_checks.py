@@ -245,7 +245,7 @@ class TensorFacts:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         cls = type(tensor)
-        self.cls = type_name(cls)
+        self.cls = _PLAIN_NAMES.get(id(cls)) or type_name(cls)
         self.saved_as = _SAVEABLE.get(id(cls))
         # A subclass may answer for itself, and is not asked.
         plain: Any = torch.Tensor
@@ -263,8 +263,8 @@ class TensorFacts:
                 self.layout = plain.layout.__get__(tensor)
                 self.requires_grad = plain.requires_grad.__get__(tensor)
             self.state = private.dispatch_facts(tensor)
-            self.ndim = plain.dim(tensor)
             self.size, self.stride = _dims(plain.size, tensor), _dims(plain.stride, tensor)
+            self.ndim = plain.dim(tensor) if self.size is None else len(self.size)
 
     def spell(
         self, sizes: list[int | None] | None = None, strides: list[int | None] | None = None
@@ -344,6 +344,7 @@ def _spell_dims(dims: list[int] | None, wanted: list[int | None] | None) -> str:
 
 
 _SAVEABLE = {id(cls): importable_name(cls) for cls in _PLAIN}
+_PLAIN_NAMES = {id(cls): type_name(cls) for cls in _PLAIN}
 
 
 def _make_example(
