@@ -137,3 +137,48 @@ def test_handler_that_writes_inside_keeps_the_outside_in_step() -> None:
     x.t_()
     assert x.shape == x.elem.shape == (3, 2)  # type: ignore[attr-defined]
     assert x.stride() == x.elem.stride()  # type: ignore[attr-defined]
+
+
+# ── views that are copies ───────────────────────────────────────────────────────────────────────
+
+
+def copying(copies: bool) -> Any:
+    class Copying(WrapperTensor):
+        pass
+
+    @Copying.table.implements(aten.t.default)
+    def t(self: Any) -> Any:
+        return Copying(self.elem.t().clone() if copies else self.elem.t())
+
+    @Copying.table.implements(aten.unbind.int)
+    def unbind(self: Any, dim: Any = 0) -> Any:
+        return [Copying(row.clone() if copies else row) for row in self.elem.unbind(dim)]
+
+    @Copying.table.implements(aten.detach.default)
+    def detach(self: Any) -> Any:
+        return Copying(self.elem.clone() if copies else self.elem.detach())
+
+    return Copying(torch.ones(2, 3))
+
+
+VIEWS = {"t": lambda x: x.t(), "unbind": lambda x: x.unbind(), "detach": lambda x: x.detach()}
+
+
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_handler_that_gives_a_copy_for_a_view_is_warned_of(name: str, inference: bool) -> None:
+    x = copying(True)
+    text = rf"aten::{name}.*: the handler of .*Copying gave a copy, .* a view of 'elem'"
+    with torch.inference_mode(inference), pytest.warns(UserWarning, match=text):
+        VIEWS[name](x)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_handler_that_gives_a_view_is_not_warned_of(name: str) -> None:
+    for x in (copying(False), copying(False) + 1):
+        VIEWS[name](x)
+
+
+def test_copy_of_nothing_is_not_warned_of() -> None:
+    x = copying(True)
+    type(x)(torch.ones(0, 3)).t()

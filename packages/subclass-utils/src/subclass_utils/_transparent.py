@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -117,13 +118,22 @@ class Transparent:
                 self.share_memory(value, source)
 
     def share_memory(self, value: Any, source: Any) -> None:
-        """Give a view that a handler made the storage of what it views."""
+        """Give a view that a handler made the storage of what it views, and warn of a copy."""
         if not (isinstance(value, self.cls) and isinstance(source, self.cls)) or value is source:
             return
         inner, memory = getattr(value, self.inner_name), getattr(source, self.inner_name)
-        strided = inner.layout is memory.layout is torch.strided
-        if strided and is_alias_of(inner, memory):
+        if not inner.layout is memory.layout is torch.strided:
+            return
+        if is_alias_of(inner, memory):
             share_storage(value, source)
+        elif type(inner) is type(memory) is torch.Tensor and inner.numel() and not self.may_copy:
+            warnings.warn(
+                f"{self.name}: the handler of {self.cls.__qualname__} gave a copy, where the "
+                "operator gives a view: what is written to the one is not seen in the other. Give "
+                f"a view of {self.inner_name!r}; where the class holds its values in another form, "
+                "give it to_plain and from_plain, and writes reach the whole.",
+                stacklevel=2,
+            )
 
     # ── arguments ───────────────────────────────────────────────────────────────────────────────
 
