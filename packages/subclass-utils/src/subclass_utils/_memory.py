@@ -10,7 +10,7 @@ import torch
 
 from subclass_utils._errors import MemorylessError
 from subclass_utils._shared_data import extent_of, root_of
-from subclass_utils._torch_private import is_fake, share_storage
+from subclass_utils._torch_private import is_fake, is_functional, share_storage
 
 __all__ = ["NoMemory"]
 
@@ -114,7 +114,7 @@ def _of_all_in_one_memory(wrapper: Any, own: NoStorage) -> NoStorage:
     """
     found = own._joined()
     for inner in _own_tensors(wrapper):
-        start, end = (n * inner.element_size() for n in (inner.storage_offset(), extent_of(inner)))
+        start, end = _place_of(inner)
         memory: Any = inner.untyped_storage()
         known = [entry for entry in memory.__dict__.get("_outsides", ()) if entry[-1]() is not None]
         for other_start, other_end, says_place, outside in known:
@@ -133,12 +133,20 @@ def _own_tensors(wrapper: Any) -> Iterator[torch.Tensor]:
     lent = root_of(wrapper).__dict__.get("_lent", ())
     for name in type(wrapper).inner_tensors:
         inner = getattr(wrapper, name, None)
-        if name in lent or not isinstance(inner, torch.Tensor) or is_fake(inner):
+        if name in lent or not isinstance(inner, torch.Tensor) or is_functional(inner):
             continue
         if hasattr(type(inner), "inner_tensors"):
             yield from _own_tensors(inner)
         elif inner.layout is torch.strided and inner.device.type != "meta":
             yield inner
+
+
+def _place_of(inner: torch.Tensor) -> tuple[float, float]:
+    """Say between which bytes of its storage a tensor lies; anywhere, if sizes are symbols."""
+    offset = inner.storage_offset()
+    if any(type(n) is not int for n in (offset, *inner.size(), *inner.stride())):
+        return 0, float("inf")
+    return offset * inner.element_size(), extent_of(inner) * inner.element_size()
 
 
 class NoMemory:
