@@ -214,6 +214,8 @@ def test_facts_agree_with_torch() -> None:
 def test_facts_of_some_overloads() -> None:
     assert ops.aten.add_.Tensor.facts.inplace
     assert ops.aten.add_.Tensor.facts.mutates == ("self",)
+    norm = ops.aten.native_batch_norm.out.facts  # the schema says but what is behind the first two
+    assert norm.mutates == ("running_mean", "running_var", "out", "save_mean", "save_invstd")
     assert ops.aten.addmv.out.facts.out
     assert not ops.aten.addmv.out.facts.inplace
     assert ops.aten.view.default.facts.view

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
         ("aten::add.Tensor", {"composite": "explicit"}),
         ("aten::add_.Tensor", {"inplace": True, "mutates": ("self",)}),
         ("aten::add.out", {"out": True, "mutates": ("out",)}),
+        ("aten::native_batch_norm", {"mutates": ("running_mean", "running_var")}),  # unsaid
         ("aten::view", {"view": True}),
         ("aten::_local_scalar_dense", {"reads_data": "always"}),
         ("aten::istft", {"reads_data": "always"}),

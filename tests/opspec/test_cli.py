@@ -245,6 +245,7 @@ def test_show_for_a_program(write_specs: Write, capsys: Capture) -> None:
             "random": False,
             "reads_data": "no",
             "output_shape": "static",
+            "also_writes": [],
             "doc": None,
             "imported": False,
             "scripted": False,

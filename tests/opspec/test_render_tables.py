@@ -151,6 +151,28 @@ def test_facts_of(schema: str, facts: dict[str, object]) -> None:
     assert facts_of(Operator(parse_schema(schema), "f")) == facts
 
 
+def test_facts_have_what_is_written_without_a_word_in_the_schema() -> None:
+    schema = parse_schema("aten::f(Tensor(a!) x, Tensor? mean, Tensor y) -> Tensor")
+    assert facts_of(Operator(schema, "f", also_writes=("mean",))) == {"mutates": ("x", "mean")}
+
+
+# What these keep of the batches, of which torch says nothing.
+UNSAID = {
+    f"aten::{name}"
+    for name in (
+        "_batch_norm_impl_index",
+        "batch_norm",
+        "batch_norm_gather_stats",
+        "batch_norm_gather_stats_with_counts",
+        "batch_norm_update_stats",
+        "cudnn_batch_norm",
+        "instance_norm",
+        "miopen_batch_norm",
+        "native_batch_norm",
+    )
+}
+
+
 @pytest.mark.slow
 def test_facts_of_all_operators_name_what_torch_says_is_written() -> None:
     rows = table("guards", guards_index.NAMESPACES, "FACTS")
@@ -163,4 +185,5 @@ def test_facts_of_all_operators_name_what_torch_says_is_written() -> None:
             for argument in schema.arguments
             if argument.alias_info is not None and argument.alias_info.is_write
         )
-        assert facts.get("mutates", ()) == written, name
+        unsaid = ("running_mean", "running_var") if name.removesuffix(".out") in UNSAID else ()
+        assert facts.get("mutates", ()) == (*unsaid, *written), name

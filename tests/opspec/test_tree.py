@@ -281,6 +281,16 @@ def test_overlay_that_is_named_alone_brings_its_namespace(write_specs: Write) ->
     assert all(operator.random for operator in tree.operators)
 
 
+def test_argument_that_is_said_to_be_written_must_be_there(faults_in: FaultsIn) -> None:
+    spec, overlay = "- func: drop(Tensor input) -> Tensor\n", "- op: drop\n  also_writes: inputs\n"
+    assert faults_in({"specs/mine/a.yaml": spec, "specs/mine/facts.yaml": overlay}) == (
+        "specs/mine/facts.yaml:2:16: error: mine::drop has no argument 'inputs'\n"
+        "    also_writes: inputs\n"
+        "                 ^\n"
+        "  did you mean input?"
+    )
+
+
 def test_faults_of_overlays_are_told_in_full(faults_in: FaultsIn) -> None:
     overlay = (
         "- op: mine::dropuot\n  random: true\n"
@@ -303,7 +313,7 @@ def test_faults_of_overlays_are_told_in_full(faults_in: FaultsIn) -> None:
         "specs/mine/facts.yaml:7:7: error: the entry says nothing of mine::dropout.x\n"
         "  - op: mine::dropout.x\n"
         "        ^^^^^^^^^^^^^^^\n"
-        "  add one of composite, random, reads_data, output_shape, doc\n"
+        "  add one of composite, random, reads_data, output_shape, also_writes, doc\n"
         "specs/mine/facts.yaml:8:3: error: the entry has no op\n"
         "  - random: true\n"
         "    ^\n"

@@ -55,8 +55,9 @@ class Facts:
     """What an operator does beyond computing its results.
 
     `view` says that a result may share memory with a parameter that is not written to, `mutates`
-    names the parameters that are. `reads_data` says whether the values of
-    a tensor decide what happens: 'always', or depending on an argument.
+    names the parameters that may be, also where the schema does not say so, as of the statistics
+    of a batch norm. `reads_data` says whether the values of a tensor decide what happens: 'always',
+    or depending on an argument.
     """
 
     family: str
@@ -234,6 +235,7 @@ class Handle(Generic[H]):
         dunder = base.startswith("__") and base.endswith("__")
         named_inplace = base.startswith("__i") if dunder else base.endswith("_")
         record = self._record
+        also = record.also_writes.split() if record is not None else []
         tags = self.tags
         reads_data: Any = "always" if "data_dependent_output" in tags else "no"
         output_shape: Any = "dynamic" if "dynamic_output_shape" in tags else "static"
@@ -251,7 +253,9 @@ class Handle(Generic[H]):
             view=gives_view(self._read()),
             inplace=bool(written) and not out and named_inplace,
             out=out,
-            mutates=tuple(param.name for param in written),
+            mutates=tuple(
+                param.name for param in self.params if param.mutated or param.name in also
+            ),
             composite=composite,
             random=random,
             reads_data=reads_data,

@@ -14,6 +14,7 @@ class StubRecord:
     """What a spec says of one overload: its schema, its stub, and facts beyond the schema."""
 
     __slots__ = (
+        "also_writes",
         "composite",
         "family",
         "function",
@@ -34,6 +35,7 @@ class StubRecord:
         random: bool,
         reads_data: str,
         output_shape: str,
+        also_writes: str,
     ) -> None:
         self.schema = schema
         self.function = function
@@ -43,6 +45,7 @@ class StubRecord:
         self.random = random
         self.reads_data = reads_data
         self.output_shape = output_shape
+        self.also_writes = also_writes
 
 
 STUBS: dict[str, StubRecord] = {}
@@ -60,6 +63,7 @@ def stub(
     random: bool = False,
     reads_data: str = "no",
     output_shape: str = "static",
+    also_writes: str = "",
 ) -> Callable[[F], F]:
     """Register the decorated function as the dispatch stub of the overload with this schema.
 
@@ -74,7 +78,15 @@ def stub(
         if qualified_name not in STUBS:
             OVERLOADS.setdefault(base, []).append(overload)
         STUBS[qualified_name] = StubRecord(
-            schema, function, family, tags, composite, random, reads_data, output_shape
+            schema,
+            function,
+            family,
+            tags,
+            composite,
+            random,
+            reads_data,
+            output_shape,
+            also_writes,
         )
         return function
 

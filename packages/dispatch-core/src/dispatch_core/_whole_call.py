@@ -10,15 +10,13 @@ import torch
 
 from dispatch_core import _torch_private as private
 from dispatch_core._call_tensors import fill, walk
+from dispatch_core._registry import handle_of
 from dispatch_core._whole_view import as_views, shares_memory
 
 __all__ = ["WholeCall"]
 
 Tensor = torch.Tensor
 Run = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
-
-# Written to by operators whose schema does not say so; never needed for a gradient.
-_HIDDEN_WRITES = ("running_mean", "running_var")
 
 
 class WholeCall:
@@ -160,9 +158,15 @@ class WholeCall:
         return tuple(flat)
 
     def _hidden_writes(self) -> list[int]:
+        """List what is written to although the schema does not say so.
+
+        No gradient needs it.
+        """
         hidden: list[Any] = []
+        mutates = handle_of(self.op).facts.mutates
         for index, argument in enumerate(self.op._schema.arguments):
-            if argument.name in _HIDDEN_WRITES and index < len(self._args):
+            said = argument.alias_info is not None and argument.alias_info.is_write
+            if argument.name in mutates and not said and index < len(self._args):
                 walk(self._args[index], hidden.append)
         return [i for i, t in enumerate(self.tensors) if any(t is other for other in hidden)]
 

@@ -17,7 +17,7 @@ from dispatch_core import NoHandlerError
 from subclass_utils._description import all_views_of, describe_outside, make_described
 from subclass_utils._outside import new_outside
 from subclass_utils._own_writes import counts_in_lists
-from subclass_utils._roles import Roles, each_in, roles_of
+from subclass_utils._roles import Roles, TensorArgument, each_in, roles_of
 from subclass_utils._shared_data import (
     Memories,
     connect,
@@ -283,7 +283,8 @@ class _OnPlain:
                 return views
         values: dict[str, Any] = {}
         pairs: list[tuple[Any, torch.Tensor]] = []
-        memories = Memories() if self.roles.writes else None
+        unsaid = self.roles.unsaid_writes(args, kwargs)
+        memories = Memories() if self.roles.writes or unsaid else None
         roots = [] if memories is None else self.roots_of(args, kwargs)
 
         def plain(value: Any, name: str) -> Any:
@@ -321,7 +322,7 @@ class _OnPlain:
             def in_place(meta: torch.Tensor) -> Any:
                 return self.call(meta, *new_args[1:], **new_kwargs)
 
-            self.write_back(values, pairs, moved, memories, in_place)
+            self.write_back(unsaid, values, pairs, moved, memories, in_place)
         return self.answer(result, values)
 
     def plain_in_lists(
@@ -386,6 +387,7 @@ class _OnPlain:
 
     def write_back(
         self,
+        unsaid: Sequence[TensorArgument],
         values: Mapping[str, Any],
         pairs: Sequence[tuple[Any, torch.Tensor]],
         moved: Sequence[Any],
@@ -395,7 +397,8 @@ class _OnPlain:
         """Bring written wrappers to their new value; `moved` have another outside now, too."""
         written, refused = [], False
         for argument in self.roles.arguments:
-            value = values.get(argument.name) if argument.written else None
+            is_written = argument.written or argument in unsaid
+            value = values.get(argument.name) if is_written else None
             for outer in each_in(value):
                 for wrapper, plain in pairs:
                     if wrapper is not outer:

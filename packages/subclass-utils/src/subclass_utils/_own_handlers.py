@@ -80,7 +80,8 @@ class _General:
             and roles.arguments[0].position == 0
         )
         self.connects = None if not self.views or cls._transparent else _connecting(func)
-        self.writes = None if roles is None or not roles.writes else OwnWrites(cls, func, roles)
+        writes = roles is not None and (roles.writes or bool(roles.unsaid))
+        self.writes = OwnWrites(cls, func, roles) if roles is not None and writes else None
         self.lends = self.connects is None and not cls._transparent
 
     def run(self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -95,13 +95,16 @@ class OwnWrites:
     def before(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[_Before]:
         """Note the tensors to be written."""
         noted: dict[int, _Before] = {}
-        for argument in self.written:
+        unsaid = self.roles.unsaid_writes(args, kwargs)
+        for argument in (*self.written, *unsaid):
             value = self._value(argument.name, argument.position, args, kwargs)
             for tensor in each_in(value):
                 if isinstance(tensor, torch.Tensor) and id(tensor) not in noted:
                     if isinstance(tensor, self.cls) and not self.cls._transparent:
                         reclaim(root_of(tensor))
-                    noted[id(tensor)] = _Before(self.cls, tensor, argument.is_list)
+                    before = noted[id(tensor)] = _Before(self.cls, tensor, argument.is_list)
+                    if argument in unsaid:  # which torch counts nowhere
+                        before.inner_versions = [-1] * len(before.inner)
         return [*noted.values()]
 
     def _value(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -47,6 +47,19 @@ class Roles:
 
     arguments: tuple[TensorArgument, ...]
     results: tuple[TensorResult, ...]
+    unsaid: tuple[TensorArgument, ...] = ()
+    """The arguments that may be written although the schema, and so autograd, does not say so."""
+    _only_if: tuple[str, int] | None = None
+
+    def unsaid_writes(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[TensorArgument, ...]:
+        """List the arguments that this call writes although the schema does not say so."""
+        if self.unsaid and self._only_if is not None:
+            name, position = self._only_if
+            if not (args[position] if position < len(args) else kwargs.get(name)):
+                return ()
+        return self.unsaid
 
     def replace_tensors(
         self,
@@ -122,8 +135,22 @@ def roles_of(op: Any) -> Roles:
     if roles is None:
         handle = handle_of(op)
         written = _spec_roles(handle)
-        roles = _known[op] = _read_schema(handle) if written is None else _read(handle, *written)
+        roles = _read_schema(handle) if written is None else _read(handle, *written)
+        roles = _known[op] = _with_unsaid(handle, roles)
     return roles
+
+
+# By which a batch norm is told whether to keep what it sees.
+_FLAGS = {"training", "use_input_stats"}
+
+
+def _with_unsaid(handle: Any, roles: Roles) -> Roles:
+    mutates = handle.facts.mutates
+    unsaid = tuple(a for a in roles.arguments if a.name in mutates and not a.written)
+    if not unsaid:
+        return roles
+    flags = [(param.name, at) for at, param in enumerate(handle.params) if param.name in _FLAGS]
+    return replace(roles, unsaid=unsaid, _only_if=flags[0] if flags else None)
 
 
 # ── from the specs ──────────────────────────────────────────────────────────────────────────────

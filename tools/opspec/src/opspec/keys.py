@@ -131,6 +131,14 @@ KEYS: tuple[Key, ...] = (
         ("static", "dynamic"),
     ),
     Key(
+        "also_writes",
+        (ENTRY, OVERLAY),
+        "names",
+        "arguments that the call may write to, although the schema does not say so",
+        "none",
+        "[self]",
+    ),
+    Key(
         "doc",
         (ENTRY, OVERLAY),
         "text",

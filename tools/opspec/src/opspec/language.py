@@ -31,6 +31,10 @@ def _property(key: Key) -> dict[str, object]:
         # YAML editors take a bare `no` for false.
         choices: list[object] = list(key.choices)
         return {**text, "enum": [*choices, False] if "no" in choices else choices}
+    if key.kind == "names":
+        name: dict[str, object] = {"type": "string"}
+        text["examples"] = [[*key.example.strip("[]").split(", ")]]
+        return {**text, "anyOf": [name, {"type": "array", "items": name}]}
     if key.kind == "bool":
         return {**text, "examples": [True], "type": "boolean"}
     return {**text, "type": "string"}

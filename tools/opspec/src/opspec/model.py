@@ -181,6 +181,7 @@ class Operator:
     random: bool = False
     reads_data: ReadsData = "no"
     output_shape: OutputShape = "static"
+    also_writes: tuple[str, ...] = ()
     doc: str | None = None
     imported: bool = False
     scripted: bool = False
@@ -190,6 +191,16 @@ class Operator:
     def qualified_name(self) -> str:
         """The schema's qualified name: `aten::addmv.out`."""
         return self.schema.qualified_name
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The arguments that are written to, whether or not the schema says so."""
+        return tuple(
+            parameter.name
+            for parameter in self.schema.parameters
+            if parameter.name in self.also_writes
+            or any(alias.write for alias in aliases_of(parameter.type))
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ def as_json(operator: Operator) -> dict[str, object]:
         "random": operator.random,
         "reads_data": operator.reads_data,
         "output_shape": operator.output_shape,
+        "also_writes": list(operator.also_writes),
         "doc": operator.doc,
         "imported": operator.imported,
         "scripted": operator.scripted,
@@ -154,11 +155,10 @@ def as_text(operator: Operator) -> str:
     lines = [f"{facts['qualified_name']}", f"  {facts['schema']}"]
     if operator.doc:
         lines += ["", *(f"  {line}" for line in operator.doc.strip().splitlines())]
-    written = [p.name for p in operator.schema.parameters if _argument(p)["written"]]
     rows = [
         ("from", f"{operator.location}, family {operator.family}"),
         ("tags", ", ".join(sorted(operator.tags)) or "none"),
-        ("writes", ", ".join(written) or "nothing"),
+        ("writes", ", ".join(operator.written) or "nothing"),
         ("composite", operator.composite),
         ("random", "yes" if operator.random else "no"),
         ("reads data", operator.reads_data.replace("_", " ")),

@@ -15,7 +15,15 @@ from opspec.files import TREE_FILE, SpecFile, find_files
 from opspec.implied_tags import implied_tags
 from opspec.keys import ENTRY, KEYS, OVERLAY, TREE_KEYS
 from opspec.lint import lint_namespaces, lint_schema
-from opspec.model import Composite, Location, Operator, OutputShape, ReadsData, SpecTree
+from opspec.model import (
+    Composite,
+    Location,
+    Operator,
+    OutputShape,
+    ReadsData,
+    Schema,
+    SpecTree,
+)
 from opspec.schema import parse_schema
 from opspec.schema_text import SchemaText
 from opspec.source import Source, read_source
@@ -250,6 +258,7 @@ def _read_operator(entry: Entry, file: SpecFile, source: Source, loading: _Loadi
     without = cast("tuple[str, ...]", _content(entry, "without_tags", ()))
     implied = implied_tags(schema)
     _check_tags(entry, written, without, implied, source, loading)
+    _check_writes(schema, entry.values.get("also_writes"), source, loading)
     tags = frozenset(written) | (implied - frozenset(without))
     reads, shape = "data_dependent_output" in tags, "dynamic_output_shape" in tags
     random = "nondeterministic_seeded" in tags
@@ -263,6 +272,7 @@ def _read_operator(entry: Entry, file: SpecFile, source: Source, loading: _Loadi
         output_shape=cast(
             OutputShape, _content(entry, "output_shape", "dynamic" if shape else "static")
         ),
+        also_writes=cast("tuple[str, ...]", _content(entry, "also_writes", ())),
         doc=cast("str | None", _content(entry, "doc", None)),
         imported=imported,
         scripted=scripted,
@@ -305,11 +315,26 @@ def _with_facts(operator: Operator, values: dict[str, Value]) -> Operator:
         random=cast(bool, facts.get("random", operator.random)),
         reads_data=cast(ReadsData, facts.get("reads_data", operator.reads_data)),
         output_shape=cast(OutputShape, facts.get("output_shape", operator.output_shape)),
+        also_writes=cast("tuple[str, ...]", facts.get("also_writes", operator.also_writes)),
         doc=cast("str | None", facts.get("doc", operator.doc)),
     )
 
 
-_FACTS = ("composite", "random", "reads_data", "output_shape", "doc")
+_FACTS = ("composite", "random", "reads_data", "output_shape", "also_writes", "doc")
+
+
+def _check_writes(schema: Schema, value: Value | None, source: Source, loading: _Loading) -> None:
+    names = [parameter.name for parameter in schema.parameters]
+    for name in cast("tuple[str, ...]", value.content) if value is not None else ():
+        if value is not None and name not in names:
+            near = near_matches(name, names)
+            loading.diagnostics.append(
+                source.diagnostic(
+                    value.location,
+                    f"{schema.qualified_name} has no argument '{name}'",
+                    f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}",
+                )
+            )
 
 
 def _read_overlay(entry: Entry, file: SpecFile, source: Source, loading: _Loading) -> None:
@@ -371,4 +396,6 @@ def _apply_overlays(loading: _Loading) -> None:
             continue
         for covered_name in covered:
             operator = loading.operators[covered_name]
+            writes = overlay.values.get("also_writes")
+            _check_writes(operator.schema, writes, overlay.source, loading)
             loading.operators[covered_name] = _with_facts(operator, overlay.values)

@@ -13,11 +13,7 @@ __all__ = ["facts_of", "gives_view", "render_facts"]
 def facts_of(operator: Operator) -> dict[str, object]:
     """Give the facts of one overload that differ from the defaults, in the order of OpFacts."""
     schema = operator.schema
-    mutates = tuple(
-        parameter.name
-        for parameter in schema.parameters
-        if any(alias.write for alias in aliases_of(parameter.type))
-    )
+    mutates = operator.written
     facts: dict[str, object] = {}
     if gives_view(schema):
         facts["view"] = True

@@ -61,6 +61,8 @@ def _render_stub(operator: Operator, function: str) -> str:
         arguments.append(f"reads_data={string(operator.reads_data)}")
     if operator.output_shape != "static":
         arguments.append(f"output_shape={string(operator.output_shape)}")
+    if operator.also_writes:
+        arguments.append(f"also_writes={string(' '.join(operator.also_writes))}")
 
     # An argument may itself be called tuple.
     tuple_class = "().__class__" if "tuple" in names else "tuple"

@@ -53,6 +53,7 @@ __all__ = [
     "aten::_batch_norm_impl_index(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> (Tensor, Tensor, Tensor, Tensor, int)",
     tags="maybe_aliasing_or_mutating pt2_compliant_tag",
     composite="implicit",
+    also_writes="running_mean running_var",
 )
 def _batch_norm_impl_index(
     input,
@@ -429,6 +430,7 @@ def _weight_norm_interface_out(v, g, dim=0, *, out0, out1):
     "aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
     tags="maybe_aliasing_or_mutating pt2_compliant_tag",
     composite="implicit",
+    also_writes="running_mean running_var",
 )
 def batch_norm(
     input,
@@ -488,6 +490,7 @@ def batch_norm_elemt_out(input, weight, bias, mean, invstd, eps, *, out):
 @stub(
     "aten::batch_norm_gather_stats(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, int count) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def batch_norm_gather_stats(input, mean, invstd, running_mean, running_var, momentum, eps, count):
     return {
@@ -506,6 +509,7 @@ def batch_norm_gather_stats(input, mean, invstd, running_mean, running_var, mome
     "aten::batch_norm_gather_stats.out(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, int count, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    also_writes="running_mean running_var",
 )
 def batch_norm_gather_stats_out(
     input,
@@ -537,6 +541,7 @@ def batch_norm_gather_stats_out(
 @stub(
     "aten::batch_norm_gather_stats_with_counts(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, Tensor counts) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def batch_norm_gather_stats_with_counts(
     input,
@@ -564,6 +569,7 @@ def batch_norm_gather_stats_with_counts(
     "aten::batch_norm_gather_stats_with_counts.out(Tensor input, Tensor mean, Tensor invstd, Tensor? running_mean, Tensor? running_var, float momentum, float eps, Tensor counts, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    also_writes="running_mean running_var",
 )
 def batch_norm_gather_stats_with_counts_out(
     input,
@@ -612,6 +618,7 @@ def batch_norm_stats_out(input, eps, *, out0, out1):
 @stub(
     "aten::batch_norm_update_stats(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum) -> (Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def batch_norm_update_stats(input, running_mean, running_var, momentum):
     return {
@@ -626,6 +633,7 @@ def batch_norm_update_stats(input, running_mean, running_var, momentum):
     "aten::batch_norm_update_stats.out(Tensor input, Tensor? running_mean, Tensor? running_var, float momentum, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    also_writes="running_mean running_var",
 )
 def batch_norm_update_stats_out(input, running_mean, running_var, momentum, *, out0, out1):
     return {
@@ -641,6 +649,7 @@ def batch_norm_update_stats_out(input, running_mean, running_var, momentum, *, o
 @stub(
     "aten::cudnn_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def cudnn_batch_norm(
     input,
@@ -667,6 +676,7 @@ def cudnn_batch_norm(
 @stub(
     "aten::cudnn_batch_norm.out(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
     tags="out pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def cudnn_batch_norm_out(
     input,
@@ -719,6 +729,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-05, cudnn_enabl
     "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
     tags="pt2_compliant_tag",
     composite="implicit",
+    also_writes="running_mean running_var",
 )
 def instance_norm(
     input,
@@ -763,6 +774,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn
 @stub(
     "aten::miopen_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon) -> (Tensor, Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def miopen_batch_norm(
     input,
@@ -790,6 +802,7 @@ def miopen_batch_norm(
     "aten::miopen_batch_norm.out(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float exponential_average_factor, float epsilon, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     tags="generated out pt2_compliant_tag",
     composite="explicit",
+    also_writes="running_mean running_var",
 )
 def miopen_batch_norm_out(
     input,
@@ -823,6 +836,7 @@ def miopen_batch_norm_out(
 @stub(
     "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
     tags="pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     return {
@@ -840,6 +854,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
 @stub(
     "aten::native_batch_norm.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     tags="out pt2_compliant_tag",
+    also_writes="running_mean running_var",
 )
 def native_batch_norm_out(
     input,

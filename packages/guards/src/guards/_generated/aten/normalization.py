@@ -3,7 +3,10 @@
 __all__ = ["FACTS"]
 
 FACTS: dict[str, dict[str, object]] = {
-    "aten::_batch_norm_impl_index": {"composite": "implicit"},
+    "aten::_batch_norm_impl_index": {
+        "mutates": ("running_mean", "running_var"),
+        "composite": "implicit",
+    },
     "aten::_batch_norm_no_update": {"composite": "explicit"},
     "aten::_batch_norm_no_update.out": {
         "out": True,
@@ -41,19 +44,19 @@ FACTS: dict[str, dict[str, object]] = {
         "mutates": ("out0", "out1"),
         "composite": "explicit",
     },
-    "aten::batch_norm": {"composite": "implicit"},
+    "aten::batch_norm": {"mutates": ("running_mean", "running_var"), "composite": "implicit"},
     "aten::batch_norm_elemt": {},
     "aten::batch_norm_elemt.out": {"out": True, "mutates": ("out",)},
-    "aten::batch_norm_gather_stats": {},
+    "aten::batch_norm_gather_stats": {"mutates": ("running_mean", "running_var")},
     "aten::batch_norm_gather_stats.out": {
         "out": True,
-        "mutates": ("out0", "out1"),
+        "mutates": ("running_mean", "running_var", "out0", "out1"),
         "composite": "explicit",
     },
-    "aten::batch_norm_gather_stats_with_counts": {},
+    "aten::batch_norm_gather_stats_with_counts": {"mutates": ("running_mean", "running_var")},
     "aten::batch_norm_gather_stats_with_counts.out": {
         "out": True,
-        "mutates": ("out0", "out1"),
+        "mutates": ("running_mean", "running_var", "out0", "out1"),
         "composite": "explicit",
     },
     "aten::batch_norm_stats": {},
@@ -62,25 +65,31 @@ FACTS: dict[str, dict[str, object]] = {
         "mutates": ("out0", "out1"),
         "composite": "explicit",
     },
-    "aten::batch_norm_update_stats": {},
+    "aten::batch_norm_update_stats": {"mutates": ("running_mean", "running_var")},
     "aten::batch_norm_update_stats.out": {
         "out": True,
-        "mutates": ("out0", "out1"),
+        "mutates": ("running_mean", "running_var", "out0", "out1"),
         "composite": "explicit",
     },
-    "aten::cudnn_batch_norm": {},
-    "aten::cudnn_batch_norm.out": {"out": True, "mutates": ("out0", "out1", "out2", "out3")},
+    "aten::cudnn_batch_norm": {"mutates": ("running_mean", "running_var")},
+    "aten::cudnn_batch_norm.out": {
+        "out": True,
+        "mutates": ("running_mean", "running_var", "out0", "out1", "out2", "out3"),
+    },
     "aten::group_norm": {"composite": "implicit"},
-    "aten::instance_norm": {"composite": "implicit"},
+    "aten::instance_norm": {"mutates": ("running_mean", "running_var"), "composite": "implicit"},
     "aten::layer_norm": {"composite": "implicit"},
-    "aten::miopen_batch_norm": {},
+    "aten::miopen_batch_norm": {"mutates": ("running_mean", "running_var")},
     "aten::miopen_batch_norm.out": {
         "out": True,
-        "mutates": ("out0", "out1", "out2"),
+        "mutates": ("running_mean", "running_var", "out0", "out1", "out2"),
         "composite": "explicit",
     },
-    "aten::native_batch_norm": {},
-    "aten::native_batch_norm.out": {"out": True, "mutates": ("out", "save_mean", "save_invstd")},
+    "aten::native_batch_norm": {"mutates": ("running_mean", "running_var")},
+    "aten::native_batch_norm.out": {
+        "out": True,
+        "mutates": ("running_mean", "running_var", "out", "save_mean", "save_invstd"),
+    },
     "aten::native_group_norm": {"composite": "explicit"},
     "aten::native_group_norm.out": {
         "out": True,
