@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import random
 import threading
 import tracemalloc
@@ -329,3 +331,15 @@ def test_memory_is_flat_over_many_lookups() -> None:
 @pytest.mark.long
 def test_memory_is_flat_over_a_million_lookups() -> None:
     assert memory_of_lookups(1_000_000) < 20_000
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copy_is_an_empty_cache_of_the_same_kind(copied: Any) -> None:
+    cache: GuardedCache[str] = GuardedCache(limit=3, on_limit="error")
+    cache.insert(equals(1), "one")
+    made = copied(cache)
+    assert (made.limit, made.on_limit, len(made)) == (3, "error", 0)
+    made.insert(equals(2), "two")
+    assert (cache.lookup({"x": 1}), cache.lookup({"x": 2})) == ("one", None)

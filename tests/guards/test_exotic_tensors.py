@@ -10,11 +10,21 @@ import gc
 import subprocess
 import sys
 import textwrap
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from guards import Guard, GuardBuilder, LocalSource, UnsupportedGuardError, compile_guards
+from guards import (
+    Guard,
+    GuardBuilder,
+    GuardError,
+    LocalSource,
+    TensorPropertySource,
+    UnsupportedGuardError,
+    compile_guards,
+)
 
 from tests.guards.kinds import X
 
@@ -126,6 +136,50 @@ def test_legacy_nested_tensor_is_refused_by_name() -> None:
     nested = torch.nested.nested_tensor([torch.ones(3)] * 2)
     with pytest.raises(UnsupportedGuardError, match=r"TENSOR_MATCH on L\['x'\].*cannot tell"):
         compile_guards([Guard(X, GuardBuilder.TENSOR_MATCH)], {"x": nested})
+
+
+ODD: dict[str, Callable[[], torch.Tensor]] = {
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "jagged": lambda: torch.nested.nested_tensor(
+        [torch.ones(2), torch.ones(3)], layout=torch.jagged
+    ),
+    "coo": lambda: torch.eye(3).to_sparse(),
+    "csr": lambda: torch.eye(3).to_sparse_csr(),
+    "mkldnn": lambda: torch.ones(2, 2).to_mkldnn(),
+    "meta": lambda: torch.ones(2, 2, device="meta"),
+    "of no dimension": lambda: torch.tensor(1.0),
+    "conjugate": lambda: torch.ones(2, 2, dtype=torch.complex64).conj(),
+    "parameter": lambda: torch.nn.Parameter(torch.ones(2, 2)),
+    "expanded": lambda: torch.ones(1).expand(3, 3),
+}
+PROPERTIES = [("size", 0), ("size", -1), ("stride", 0), ("stride", 1), ("storage_offset", None)]
+
+
+# What a tensor does not say, or says by a symbol.
+UNSAID = {
+    *(("nested", prop, dim) for prop, dim in [("size", -1), ("stride", 0), ("stride", 1)]),
+    *(("jagged", prop, dim) for prop, dim in [("size", -1), ("stride", 0)]),
+    *(("csr", "stride", dim) for dim in (0, 1)),
+    *(("of no dimension", prop, dim) for prop, dim in PROPERTIES if dim is not None),
+}
+
+
+@pytest.mark.parametrize(("prop", "dim"), PROPERTIES)
+@pytest.mark.parametrize("name", ODD)
+def test_guard_on_a_property_holds_for_the_tensor_it_was_made_from(
+    name: str, prop: str, dim: int | None
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are a prototype, sparse ones beta
+        scope = {"x": ODD[name]()}
+    guard = Guard(TensorPropertySource(X, prop, dim), GuardBuilder.EQUALS_MATCH)
+    if (name, prop, dim) in UNSAID:
+        with pytest.raises(GuardError, match=r"is missing|SymInt is no constant"):
+            compile_guards([guard], scope)
+        return
+    check = compile_guards([guard], scope)
+    assert check(scope), check.explain(scope)
+    assert not check({"x": torch.ones(7, 9, 11)[..., 1:6]})
 
 
 @pytest.mark.slow  # collects garbage

@@ -295,6 +295,15 @@ def test_what_is_no_text(value: Any) -> None:
         loads(value)
 
 
+@pytest.mark.parametrize("name", ["version", "kind", "value"])
+def test_name_that_is_said_twice(name: str) -> None:
+    check = compile_guards([Guard(X, GuardBuilder.EQUALS_MATCH)], {"x": 4})
+    text = dumps(check)
+    assert f'"{name}": ' in text
+    with pytest.raises(SavedGuardsError, match=f"an object says '{name}' twice"):
+        loads(text.replace(f'"{name}": ', f'"{name}": 0, "{name}": ', 1))
+
+
 def test_truncated_text() -> None:
     for end in range(0, len(TEXT), 7):
         with pytest.raises(SavedGuardsError):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import random
 import time
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from guards import specialize
+from guards import UnsupportedGuardError, specialize
 from torch import nn
 from torch.nn import functional as F
 
@@ -334,3 +336,53 @@ def test_exception_of_the_function_comes_through() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         special()
     assert special(torch.zeros(7)).shape == (7,)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copy_knows_no_records(copied: Callable[[Any], Any]) -> None:
+    original, x = specialize(doubled, limit=1, patience=3), torch.ones(2)
+    original(x)
+    made = copied(original)
+    assert (made.stats.hits, made.function) == (0, doubled)
+    assert torch.equal(made(x), doubled(x))
+    assert torch.equal(made(x), doubled(x))
+    assert (made.stats.hits, original.stats.hits) == (1, 0)
+
+
+def test_copy_of_a_module_that_has_a_specialized_attribute() -> None:
+    module: Any = nn.Linear(2, 2)
+    module.forward = specialize(module.forward)
+    x = torch.ones(1, 2)
+    module(x)
+    other = copy.deepcopy(module)
+    with torch.no_grad():
+        other.weight.zero_()
+        other.bias.zero_()
+    assert torch.equal(other(x), torch.zeros(1, 2))
+    assert not torch.equal(module(x), torch.zeros(1, 2))
+
+
+@pytest.mark.slow  # compiles
+def test_compiled_as_the_plain_function() -> None:
+    special = specialize(lambda x: doubled(x) + 1)
+    x = torch.ones(2)
+    assert torch.equal(torch.compile(special, backend="eager", fullgraph=True)(x), x * 2 + 1)
+
+    def uses(x: torch.Tensor) -> torch.Tensor:
+        return special(x) * 3
+
+    assert torch.equal(torch.compile(uses, backend="eager", fullgraph=True)(x), uses(x))
+
+
+def test_scripted_module_is_refused() -> None:
+    class Scripted(nn.Linear):
+        forward: Any = torch.tensor  # no Python function
+
+    with pytest.raises(UnsupportedGuardError, match="takes a Python function, a method or a mod"):
+        specialize(Scripted(2, 2))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from guards._arguments import need, need_scope
 from guards._compile import CheckFunction, Scope
@@ -80,6 +81,10 @@ class GuardedCache(Generic[V]):
         self._busy = False
         self._stats = CacheStats()
         self._dead = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle an empty cache: guards are about the objects that they were made on."""
+        return functools.partial(type(self), limit=self.limit, on_limit=self.on_limit), ()
 
     @property
     def stats(self) -> CacheStats:

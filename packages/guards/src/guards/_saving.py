@@ -193,7 +193,7 @@ def loads(text: str) -> list[Guard]:
             version.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_each_name_once)
     except (ValueError, RecursionError, TypeError) as error:
         raise SavedGuardsError(f"this is no JSON text: {error}") from None
     if type(document) is not dict or document.get("format") != FORMAT:
@@ -211,6 +211,15 @@ def loads(text: str) -> list[Guard]:
     _no_more_than(("format", "version", "guards"), document, "the text")
     entries = _need(document.get("guards"), list, '"guards"')
     return [_read_guard(entry, f"guard {number}") for number, entry in enumerate(entries)]
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SavedGuardsError(f"an object says {spell(twice, 40)} twice")
+    return made
 
 
 def _need(value: Any, cls: type, where: str) -> Any:

@@ -47,6 +47,7 @@ class Specialized(Generic[R]):
         need(whole, "specialize", "patience", "a whole number from 0 on", patience)
         self.function = function
         self.refusals: list[str] = []
+        self._limit = limit
         self._patience = patience
         self._inner, self._bind = _take_apart(function)
         self._cache: GuardedCache[Callable[[Any, Any], Any]] = GuardedCache(limit=limit)
@@ -57,7 +58,7 @@ class Specialized(Generic[R]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         """Give what the plain function would give."""
-        if not is_ordinary():
+        if torch.compiler.is_compiling() or not is_ordinary():  # compiled as the plain function
             return self.function(*args, **kwargs)
         try:
             L = self._bind(*args, **kwargs)
@@ -98,6 +99,10 @@ class Specialized(Generic[R]):
                 self._G.update(G)
             self._cache.insert(check, write_replay(record, builder.lookup))
         return cast(R, result)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the function without its records: they are about what it has read."""
+        return Specialized, (self.function, self._limit, self._patience)
 
     @property
     def stats(self) -> CacheStats:
@@ -145,7 +150,9 @@ def specialize(function: Callable[..., R], *, limit: int = 8, patience: int = 8)
 
 def _take_apart(function: Any) -> tuple[Any, Callable[..., dict[str, Any]]]:
     """Find the Python function behind a callable, and make what names the arguments of a call."""
-    inner = type(function).forward if is_a(function, torch.nn.Module) else function
+    inner = function
+    if is_a(function, torch.nn.Module):
+        inner = inspect.getattr_static(type(function), "forward")
     if type(function) is functools.partial and is_a(function.func, types.FunctionType):
         return function.func, _make_binder(list(inspect.signature(function).parameters.values()))
     skipped = 1 if is_a(function, (torch.nn.Module, types.MethodType)) else 0

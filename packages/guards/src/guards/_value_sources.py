@@ -458,13 +458,14 @@ class TensorPropertySource(ChainedValueSource):
             return MISSING
 
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
-        if type(example) is torch.Tensor or type(example) is torch.nn.Parameter:
-            # Faster than asking for one dimension, and the same.
+        plain = type(example) is torch.Tensor or type(example) is torch.nn.Parameter
+        if plain and not example.is_nested:
+            # Faster than asking for one dimension, and the same, but of nested tensors.
             read = {
                 "size": f"{base}.shape[{self.idx!r}]",
                 "stride": f"{base}.stride()[{self.idx!r}]",
                 "storage_offset": f"{base}.storage_offset()",
             }[self.prop]
-            plain = emitter.if_type(base, type(example), read, self)
-            return f"({plain} if {emitter.no_modes()} else {emitter.fetch(self, base)})"
+            quick = emitter.if_type(base, type(example), read, self)
+            return f"({quick} if {emitter.no_modes()} else {emitter.fetch(self, base)})"
         return emitter.fetch(self, base)
