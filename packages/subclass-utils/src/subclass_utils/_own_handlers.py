@@ -161,6 +161,7 @@ def _inside_view_plan(general: _General) -> TypedPlan:
     func, entry = general.func, general.entry
     cls, call, composite = general.cls, entry.run, bool(entry.composite)
     inner = attrgetter(cls.inner_tensors[0])
+    seen_to: Any = general.after
 
     def run(types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         source: Any = args[0] if args else None
@@ -179,6 +180,8 @@ def _inside_view_plan(general: _General) -> TypedPlan:
             if own.__class__ is memory.__class__ is _tensor:
                 if own.layout is memory.layout is torch.strided and is_alias_of(own, memory):
                     share_storage(part, source)
+                else:
+                    seen_to.share_memory(part, source)
                 return part
         return general.finish_handler(types, args, kwargs, part)
 
