@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from dispatch_core import NoHandlerError
 
 from subclass_utils._description import all_views_of, describe_outside, make_described
+from subclass_utils._errors import ViewError
+from subclass_utils._other_data import can_take, take_data
 from subclass_utils._outside import new_outside
 from subclass_utils._own_writes import counts_in_lists
+from subclass_utils._plain_writes import Memories, write_value
 from subclass_utils._roles import Roles, TensorArgument, each_in, roles_of
 from subclass_utils._shared_data import (
-    Memories,
+    cannot_follow,
+    check_keeps_shape,
     connect,
     fill,
+    in_one_memory,
     inner_of,
     link_of,
     make_from_plain,
@@ -29,7 +34,6 @@ from subclass_utils._shared_data import (
     plain_of,
     replace,
     root_of,
-    write_value,
 )
 from subclass_utils._straight_copies import straight_copy
 from subclass_utils._torch_private import (
@@ -147,6 +151,9 @@ def _as_strided(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[st
     Elsewhere it is an operator like others.
     """
     wrapper, size, stride, *offset = args
+    link = link_of(wrapper)
+    if link is not None and link.steps and not offset and cls.without_handler == "to_plain":
+        return _other_plan(cls, op)(args, kwargs)  # its outside may say another place
     place = (wrapper.storage_offset(), *wrapper.size(), *wrapper.stride())
     if (*(offset or (wrapper.storage_offset(),)), *size, *stride) == place:
         return _alias(cls, _aten.detach.default, args, kwargs)
@@ -211,6 +218,16 @@ def _copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     return target
 
 
+def _set(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Take over the data of another wrapper, which both have from then on."""
+    target, source = (*args, *kwargs.values())
+    if not isinstance(target, cls) or not can_take(target, source):
+        return _other_plan(cls, op)(args, kwargs)
+    check_keeps_shape(target)
+    take_data(target, source)
+    return target
+
+
 def _pin(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     wrapper = args[0]
     inner = [op(tensor, *args[1:], **kwargs) for tensor in inner_of(wrapper)]
@@ -229,6 +246,7 @@ _PLANS: dict[Any, Callable[..., Any]] = {
     _aten.clone.default: _clone,
     _aten._to_copy.default: _to_copy,
     _aten.copy_.default: _copy,
+    _aten.set_.source_Tensor: _set,
     _aten._pin_memory.default: _pin,
     _aten.is_pinned.default: _is_pinned,
 }
@@ -261,8 +279,24 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
 # ── on plain tensors ────────────────────────────────────────────────────────────────────────────
 
 
-# These are told strides, or an offset in memory.
-_BY_PLACE = {"aten::as_strided", "aten::_reshape_alias"}
+# Reshaping is told strides.
+_AS_STRIDED = "aten::as_strided"
+_TOLD: dict[str, Literal["stride"]] = {"aten::_reshape_alias": "stride"}
+
+
+def _refuse_temporary(args: Sequence[Any], new_args: Sequence[Any]) -> None:
+    """Refuse to let a plain tensor take over the data of a wrapper's plain value, which dies.
+
+    Raises: ViewError unless that is an inner tensor's.
+    """
+    target, source = (*args, None, None)[:2]
+    if not hasattr(type(source), "inner_tensors") or hasattr(type(target), "inner_tensors"):
+        return
+    if not any(in_one_memory(new_args[1], inner) for inner in inner_of(root_of(source))):
+        raise ViewError(
+            f"set_: a plain tensor cannot share the data of a {type(source).__qualname__}, which "
+            "has its values in another form. Use copy_, or detach() of the wrapper."
+        )
 
 
 class _OnPlain:
@@ -274,6 +308,7 @@ class _OnPlain:
         self.roles: Roles = roles_of(op)
         self.call = fast_call(op)
         self.sets = self.name.startswith("aten::set_")
+        self.writes_values = torch.Tag.inplace_view not in op.tags
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the operator."""
@@ -308,6 +343,8 @@ class _OnPlain:
         new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, plain, values)
         places = [_place(made) for _, made in pairs]
         uncounted = self.plain_in_lists(values, pairs)
+        if self.sets:
+            _refuse_temporary(args, new_args)
         result = self.call(*new_args, **new_kwargs)
         counted_by_nobody = [each for each, version in uncounted if each._version == version]
         if counted_by_nobody:
@@ -381,7 +418,10 @@ class _OnPlain:
             new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, stand_in, {})
             return self.call(*new_args, **new_kwargs)
 
-        views = views_of(wrapper, call, by_place=self.name in _BY_PLACE)
+        by: Literal["order", "stride", "place"] = _TOLD.get(self.name, "order")
+        if self.name == _AS_STRIDED:
+            by = "stride" if [*args, *kwargs.values()][3:] in ([], [None]) else "place"
+        views = views_of(wrapper, call, by=by)
         is_whole = isinstance(views, torch.Tensor) and _place(views) == _place(wrapper)
         return _aten.detach.default(wrapper) if is_whole and not wrapper._is_part else views
 
@@ -404,7 +444,7 @@ class _OnPlain:
                     if wrapper is not outer:
                         continue
                     if any(outer is each for each in moved):
-                        self.move(wrapper, plain, in_place)
+                        self.move(wrapper, plain, memories, in_place)
                     elif memories.window(wrapper) is None:
                         write_value(wrapper, plain)
                     else:
@@ -417,12 +457,23 @@ class _OnPlain:
         if refused:
             refuse_write_outside_inference_mode()
 
-    def move(self, wrapper: Any, plain: torch.Tensor, in_place: Callable[..., Any]) -> None:
-        """Give a wrapper the shape, strides and data that its plain value has got."""
+    def move(
+        self, wrapper: Any, plain: torch.Tensor, memories: Memories, in_place: Callable[..., Any]
+    ) -> None:
+        """Give a wrapper the shape, strides and data that its plain value has got.
+
+        Raises: ViewError where what was written there does not reach all that shares the data.
+        """
         if wrapper._is_part:
             from subclass_utils._plain_view import reshape_view
 
             return reshape_view(wrapper, in_place if len(self.roles.arguments) == 1 else None)
+        link = link_of(wrapper)
+        if link is not None and self.writes_values:  # as `out`, which torch resizes
+            check_keeps_shape(wrapper)
+            if memories.window(wrapper) is None:
+                raise cannot_follow(type(wrapper))
+            memories.write_back([wrapper])
         return replace(wrapper, make_from_plain(type(wrapper), plain, wrapper), plain)
 
     def answer(self, result: Any, values: Mapping[str, Any]) -> Any:

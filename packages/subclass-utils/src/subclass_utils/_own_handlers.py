@@ -15,9 +15,9 @@ import torch
 from dispatch_core._for_subclass_utils import Entry, after_declining, handler_failed
 
 from subclass_utils._description import all_views_of
-from subclass_utils._own_writes import OwnWrites
+from subclass_utils._own_writes import OwnWrites, settle
 from subclass_utils._roles import each_in, roles_of
-from subclass_utils._shared_data import KEEP_ALL, connect, inner_of, lend, settle
+from subclass_utils._shared_data import KEEP_ALL, connect, inner_of, lend
 from subclass_utils._torch_private import (
     increment_version,
     is_alias_of,

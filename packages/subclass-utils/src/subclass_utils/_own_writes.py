@@ -8,21 +8,31 @@ from typing import Any
 import torch
 from dispatch_core import HandlerError
 
+from subclass_utils._errors import ViewError
+from subclass_utils._plain_writes import Memories, write_value
 from subclass_utils._roles import Roles, TensorArgument, TensorResult, each_in
 from subclass_utils._shared_data import (
+    cannot_follow,
     check_argument,
+    extent_of,
+    fill,
     in_one_memory,
     inner_of,
+    let_follow,
+    link_of,
+    links_of,
+    part_of,
+    plain_of,
     reclaim,
     root_of,
-    settle,
 )
 from subclass_utils._torch_private import (
     increment_version,
+    is_fake,
     refuse_write_outside_inference_mode,
 )
 
-__all__ = ["OwnWrites", "counts_in_lists"]
+__all__ = ["OwnWrites", "counts_in_lists", "settle"]
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -42,6 +52,40 @@ class _Before:
         self.inner: list[Any] = inner_of(tensor) if ours else []
         self.inner_versions = [_version(inner) for inner in self.inner]
         self.metadata = cls._carrier.carried_all(tensor, cls.metadata) if ours else []
+
+    @property
+    def exchanged(self) -> bool:
+        """Say whether the handler gave the wrapper other inner tensors or metadata."""
+        cls: Any = type(self.tensor)
+        return [getattr(self.tensor, name) for name in cls.metadata] != self.metadata or any(
+            own is not old for own, old in zip(inner_of(self.tensor), self.inner, strict=True)
+        )
+
+    def keep(self) -> bool:
+        """Write what was exchanged into what the wrapper had; False where that cannot be."""
+        cls: Any = type(self.tensor)
+        metadata = [getattr(self.tensor, name) for name in cls.metadata]
+        pairs = [*zip(self.inner, inner_of(self.tensor), strict=True)]
+        if metadata != self.metadata or any(
+            old.size() != new.size() or old.dtype is not new.dtype for old, new in pairs
+        ):
+            return False
+        new = [new if new is old else new.clone() for old, new in pairs]
+        self.restore()
+        for name, value in zip(cls.inner_tensors, new, strict=True):
+            own = getattr(self.tensor, name)
+            if own is not value:
+                own.copy_(value)
+        return True
+
+    def restore(self, inner_only: bool = False) -> None:
+        """Give the wrapper the inner tensors and the metadata that it had."""
+        cls: Any = type(self.tensor)
+        for name, old in zip(cls.inner_tensors, self.inner, strict=True):
+            setattr(self.tensor, name, old)
+        if not inner_only:
+            for name, value in zip(cls.metadata, self.metadata, strict=True):
+                setattr(self.tensor, name, value)
 
 
 def counts_in_lists(name: str, argument: TensorArgument) -> bool:
@@ -74,6 +118,118 @@ def _keep_argument(before: _Before) -> None:
         setattr(wrapper, name, old)
 
 
+# ── who shares the data ─────────────────────────────────────────────────────────────────────────
+
+
+def _get_ready(wrapper: Any) -> None:
+    """See to it that a handler may write: nobody of other data sees it, all others can follow.
+
+    Raises: ViewError where somebody cannot.
+    """
+    root = root_of(wrapper)
+    reclaim(root)
+    if any(link.apart for link in links_of(root)):
+        raise cannot_follow(type(root))
+
+
+def settle(wrapper: Any, inner: Sequence[Any], metadata: Sequence[Any]) -> None:
+    """Let everything that shares a wrapper's data follow what a handler of its class wrote.
+
+    `inner` and `metadata` are what the wrapper had before.
+
+    Raises: ViewError where somebody cannot.
+    """
+    before = _Before(type(wrapper), wrapper, False)
+    before.inner, before.metadata = [*inner], [*metadata]
+    _settle([before])
+
+
+def _settle(written: Sequence[_Before]) -> None:
+    """Let everything that shares the data of wrappers follow what a handler wrote into them.
+
+    What was written into the inner tensors that they had reached the others by itself.
+
+    Raises: ViewError where somebody cannot; exchanged inner tensors are taken back then.
+    """
+    left = [*written]
+    try:
+        while left:
+            root = root_of(left[0].tensor)
+            together = [each for each in left if root_of(each.tensor) is root]
+            if len(together) == 1:
+                _settle_one(together[0])
+            else:
+                _settle_parts(root, together)
+            left = [each for each in left if not any(each is one for one in together)]
+    except ViewError:
+        for each in left:
+            each.restore()
+        raise
+
+
+def _settle_one(each: _Before) -> None:
+    wrapper, exchanged = each.tensor, each.exchanged
+    link = link_of(wrapper)
+    if link is None:
+        if exchanged and type(wrapper)._in_slots:  # type: ignore[attr-defined]
+            exchanged = not each.keep()
+        return let_follow(wrapper, exchanged)
+    if not exchanged and link.in_memory:
+        return let_follow(link.root, False)
+    if link.steps:
+        write_value(wrapper, plain_of(wrapper))
+    else:
+        fill(link.root, wrapper)
+    if exchanged and type(wrapper)._in_slots:  # type: ignore[attr-defined]  # nobody else can
+        each.restore(inner_only=True)
+    return None
+
+
+def _settle_parts(root: Any, written: Sequence[_Before]) -> None:
+    """Bring wrappers that share data, of which a handler wrote several, to one value.
+
+    Raises: ViewError where one has lost what was written to another.
+    """
+    links = [link_of(each.tensor) for each in written]
+    if not any(each.exchanged for each in written) and all(
+        link is None or link.in_memory for link in links
+    ):
+        return let_follow(root, False)
+    memories = Memories()
+    values = [plain_of(each.tensor) for each in written]
+    windows = [memories.window(each.tensor) for each in written]
+    whole = memories.window(root)
+    if whole is None or is_fake(root) or _meet(whole, links):
+        raise ViewError(
+            f"{type(root).__qualname__}: a handler wrote two tensors of one call that share data, "
+            "and exchanged inner tensors of one, so what it wrote into the other may be lost. "
+            "Write into the inner tensors in the handler, or into one tensor after the other."
+        )
+    for window, value in zip(windows, values, strict=True):
+        window.copy_(value)  # type: ignore[union-attr]  # the whole has one, so its parts have
+    memories.write_back([root])
+    let_follow(root, any(each.exchanged for each in written if each.tensor is root))
+    for each in written:
+        if each.tensor is not root and type(root)._in_slots and each.exchanged:
+            each.restore(inner_only=True)
+    return None
+
+
+def _meet(whole: torch.Tensor, links: Sequence[Any]) -> bool:
+    """Say whether some of the parts of a whole have an element in common."""
+    marks = whole.new_zeros(extent_of(whole))
+    marks = marks.as_strided(whole.size(), whole.stride(), whole.storage_offset())
+    for link in links:
+        part = marks if link is None else part_of(marks, link.steps)
+        if part.any():
+            return True
+        part.fill_(1)
+    return False
+
+
+# ── around a handler ────────────────────────────────────────────────────────────────────────────
+
+
 class OwnWrites:
     """What there is to do around a handler of one overload that writes arguments."""
 
@@ -101,7 +257,7 @@ class OwnWrites:
             for tensor in each_in(value):
                 if isinstance(tensor, torch.Tensor) and id(tensor) not in noted:
                     if isinstance(tensor, self.cls) and not self.cls._transparent:
-                        reclaim(root_of(tensor))
+                        _get_ready(tensor)
                     before = noted[id(tensor)] = _Before(self.cls, tensor, argument.is_list)
                     if argument in unsaid:  # which torch counts nowhere
                         before.inner_versions = [-1] * len(before.inner)
@@ -127,9 +283,7 @@ class OwnWrites:
                 _keep_argument(each)
         self._count(before)
         if not self.cls._transparent:
-            for each in before:
-                if each.inner:
-                    settle(each.tensor, each.inner, each.metadata)
+            _settle([each for each in before if each.inner])
         return result
 
     def _count(self, before: Sequence[_Before]) -> None:

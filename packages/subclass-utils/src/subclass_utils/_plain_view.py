@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import ViewError
+from subclass_utils._plain_writes import write_value
 from subclass_utils._shared_data import (
     Family,
     extent_of,
@@ -23,7 +24,6 @@ from subclass_utils._shared_data import (
     memory_of,
     part_of,
     with_bits_undone,
-    write_value,
 )
 from subclass_utils._torch_private import (
     is_alias_of,
@@ -145,26 +145,41 @@ def _outside_of(wrapper: Any) -> torch.Tensor:
     return meta
 
 
-def views_of(wrapper: Any, call: Callable[[torch.Tensor], Any], *, by_place: bool = False) -> Any:
+def views_of(
+    wrapper: Any,
+    call: Callable[[torch.Tensor], Any],
+    *,
+    by: Literal["order", "stride", "place"] = "order",
+) -> Any:
     """Make the views of a wrapper that an operator would make of a tensor that lies like it.
 
-    `by_place` where the caller has named a place, by what the wrapper says of its own. None where
-    there are no views: the operator copies, or the layout has no strides.
+    `by` says what the caller has told the operator: dims and indices only, strides too, or also a
+    storage offset, which is then by what the wrapper says of its own. None where there are no
+    views: the operator copies, or the layout has no strides.
+
+    Raises: ViewError where strides are told, and those of the wrapper are not how its values lie;
+    or where they lead to values that it does not have.
     """
     if wrapper.layout is not torch.strided:
         return None
     with without_modes() if others_are_watching() else nullcontext():
-        root, meta = (wrapper, _outside_of(wrapper)) if by_place else _place_in_root(wrapper)
+        root, meta = _place_in_root(wrapper)
+        if by == "stride":
+            _check_strides(wrapper, meta)
+        elif by == "place" and _place(wrapper) != _place(meta):  # so asks torch.compile
+            root, meta = wrapper, _outside_of(wrapper)
         try:
             result = call(meta)
         except NotImplementedError:  # the kernel for plain tensors says what is wrong
             return None
         except (RuntimeError, ValueError):  # the latter by torch's kernels in Python
-            if root is wrapper:
+            if root is wrapper or by != "order":
                 raise
             # What the wrapper says of its strides was asked before, and it says something else.
             root, meta = wrapper, _outside_of(wrapper)
             result = call(meta)
+    if by != "order":
+        _check_reach(root, result)
     several = isinstance(result, list | tuple)
     made = [_view_at(part, meta, root) for part in (result if several else [result])]
     if any(view is None for view in made):
@@ -183,6 +198,48 @@ def _place_in_root(wrapper: Any) -> tuple[Any, torch.Tensor]:
     meta = part_of(_outside_of(link.root), link.steps)
     same = meta.size() == wrapper.size() and meta.dtype is wrapper.dtype
     return (link.root, meta) if same else (wrapper, _outside_of(wrapper))
+
+
+def _place(tensor: Any) -> tuple[Any, ...]:
+    return tensor.stride(), tensor.storage_offset()
+
+
+def _check_strides(wrapper: Any, meta: torch.Tensor) -> None:
+    """Refuse strides that were found out by asking a wrapper that says something else than is so.
+
+    Raises: ViewError.
+    """
+    if wrapper.stride() == meta.stride():
+        return
+    cls = type(wrapper).__qualname__
+    raise ViewError(
+        f"as_strided of a view that a handler of {cls} made: it says it has the strides "
+        f"{wrapper.stride()}, but lies in its whole with {meta.stride()}, so it is not clear what "
+        f"is asked for. Give the outside the strides of an inner tensor in {cls}.__new__, or take "
+        "as_strided of the whole."
+    )
+
+
+def _check_reach(wrapper: Any, part: torch.Tensor) -> None:
+    """Refuse a place between the values of a wrapper whose outside leaves gaps.
+
+    Raises: ViewError.
+    """
+    if wrapper._is_part:
+        return _check_reach(wrapper.source, part)
+    extent = extent_of(wrapper)
+    if wrapper.numel() >= extent or not part.numel() or is_fake(wrapper):
+        return None
+    reached = torch.zeros(max(extent, extent_of(part)), dtype=torch.bool)
+    place = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
+    torch.as_strided(reached, *place).fill_(True)
+    if reached.as_strided(part.size(), part.stride(), part.storage_offset()).all():
+        return None
+    raise ViewError(
+        f"as_strided of a {type(wrapper).__qualname__}: of a memory of {extent} elements, as its "
+        f"outside says, it has {wrapper.numel()}, and this view would have others. Take "
+        "as_strided of contiguous()."
+    )
 
 
 def _view_at(part: Any, meta: torch.Tensor, wrapper: Any) -> Any:

@@ -1,17 +1,20 @@
 """Keep plain tensors from taking over the outside of a wrapper, which has no memory.
 
 `plain.data = wrapper` asks no class, but torch asks an operator whether the one may become the
-other. A kernel of our own answers that. It is for the key that every subclass carries: the
-wrappers' own key is not on all of them. It is registered when this is imported, as those of
+other. A kernel of our own answers that. Another one is for `set_` with a place in a wrapper, where
+torch asks no class but for the storage. They are for the key that every subclass carries: the
+wrappers' own key is not on all of them. They are registered when this is imported, as those of
 `_whole` are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from subclass_utils._errors import ViewError
 from subclass_utils._torch_private import (
     KEY_OF_SUBCLASSES,
     keys_below_subclasses,
@@ -30,5 +33,26 @@ def _may_become(keys: Any, tensor: torch.Tensor, data: torch.Tensor) -> Any:
     return _asked.redispatch(keys & keys_below_subclasses, tensor, data)
 
 
+def _set_to_part(
+    keys: Any,
+    tensor: torch.Tensor,
+    source: torch.Tensor,
+    storage_offset: int,
+    size: Sequence[int],
+    stride: Sequence[int] = (),
+) -> Any:
+    if not isinstance(source, WrapperTensor):
+        below = keys & keys_below_subclasses
+        return _set.redispatch(below, tensor, source, storage_offset, size, stride)
+    if not source.is_contiguous():
+        raise ViewError("set_: the source must be contiguous; take as_strided of it, and set_ that")
+    if not stride:
+        stride = torch.empty(size, device="meta").stride()
+    part: Any = source.detach().as_strided(size, stride, storage_offset + source.storage_offset())
+    return tensor.set_(part)
+
+
+_set = torch.ops.aten.set_.source_Tensor_storage_offset
 _kept = register_kernels("aten", KEY_OF_SUBCLASSES)
 _kept("aten::_has_compatible_shallow_copy_type", _may_become)
+_kept("aten::set_.source_Tensor_storage_offset", _set_to_part)

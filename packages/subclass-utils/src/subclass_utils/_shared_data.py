@@ -17,24 +17,35 @@ import torch
 from subclass_utils._declaration import check_conversion
 from subclass_utils._description import as_view_of, describe_outside, make_described
 from subclass_utils._errors import ResizeError, ViewError
-from subclass_utils._torch_private import increment_version, is_alias_of, is_fake
+from subclass_utils._torch_private import (
+    increment_version,
+    is_alias_of,
+    is_fake,
+    share_storage,
+)
 
 __all__ = [
     "KEEP_ALL",
     "Family",
-    "Memories",
     "Step",
+    "cannot_follow",
     "check_argument",
+    "check_keeps_shape",
     "connect",
     "connect_part",
     "disconnect",
     "extent_of",
     "family_of",
     "fill",
+    "hand_over",
     "in_one_memory",
     "inner_of",
+    "laid_out_as",
     "lend",
+    "let_follow",
+    "lies_like",
     "link_of",
+    "links_of",
     "make_from_plain",
     "memory_of",
     "new_from_plain",
@@ -43,9 +54,8 @@ __all__ = [
     "reclaim",
     "replace",
     "root_of",
-    "settle",
+    "value_of_view",
     "with_bits_undone",
-    "write_value",
 ]
 
 _aten = torch.ops.aten
@@ -116,7 +126,8 @@ class Link(dict[str, Any]):
             return self._shares
         cls = type(self.root)
         own = [self.get(name, getattr(cls, name, None)) for name in cls.inner_tensors]
-        return not self.steps or _share_memory(own, inner_of(self.root))
+        same = in_one_memory if self.steps else _in_one_place
+        return all(map(same, own, inner_of(self.root)))
 
     @property
     def follows(self) -> bool:
@@ -129,8 +140,9 @@ class Link(dict[str, Any]):
 
     def follow(self) -> None:
         """Give the wrapper what the root has now."""
-        made = part_of(self.root.detach(), self.steps)
-        cls = type(self.root)
+        made, cls = part_of(self.root.detach(), self.steps), type(self.root)
+        if made._is_part:
+            made = value_of_view(made)
         for name in (*cls.inner_tensors, *cls.metadata):
             self[name] = getattr(made, name)
 
@@ -181,7 +193,8 @@ def connect_part(made: Any, whole: Any, steps: Sequence[Step]) -> None:
     connect(made, whole)
     link = made.__dict__
     link.steps = (*link.steps, *steps)
-    link._shares = _share_memory(inner_of(made), inner_of(link.root))  # pickle shares no memory
+    if type(made)._in_slots:  # pickle shares no memory
+        link._shares = _share_memory(inner_of(made), inner_of(link.root))
 
 
 def _share_memory(part: Sequence[Any], whole: Sequence[Any]) -> bool:
@@ -197,12 +210,48 @@ def in_one_memory(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return one.layout is other.layout is torch.strided and is_alias_of(one, other)
 
 
+def _in_one_place(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Say whether two tensors are the same elements of one memory."""
+    if one is None or other is None or one is other:
+        return one is other
+    return (
+        in_one_memory(one, other)
+        and one.dtype is other.dtype
+        and one.size() == other.size()
+        and one.stride() == other.stride()
+        and one.storage_offset() == other.storage_offset()
+    )
+
+
 def disconnect(wrapper: Any) -> None:
-    """Forget what shares a wrapper's data, and whose data it shares: it has other data now."""
+    """Forget what shares a wrapper's data, and whose data it shares: it gets other data.
+
+    What shared its data goes on sharing that, with a wrapper that nobody else has.
+    """
+    if links_of(wrapper):
+        cls = type(wrapper)
+        heir = make_described(cls, describe_outside(wrapper), inner_of(wrapper))
+        cls._carry_metadata(heir, wrapper)
+        share_storage(heir, wrapper)
+        hand_over(wrapper, heir)
     wrapper.__dict__.pop("_family", None)
     wrapper.__dict__.pop("_lent", None)
     if wrapper.__dict__.__class__ is Link:
         wrapper.__dict__ = dict(wrapper.__dict__)
+
+
+def hand_over(former: Any, root: Any) -> None:
+    """Let what shares a wrapper's data share that of another one, which has the same."""
+    lent = former.__dict__.pop("_lent", None)
+    if lent:
+        root.__dict__["_lent"] = lent
+    links = links_of(former)
+    if links:
+        former.__dict__["_family"].links.clear()
+        family = family_of(root)
+        for link in links:
+            link.root, link.family = root, family
+            family.links.add(ref(link, family.links.discard))
 
 
 def lend(made: Any, source: Any) -> None:
@@ -277,6 +326,19 @@ def new_from_plain(cls: type[Any], plain: torch.Tensor, like: Any) -> Any:
     return made
 
 
+def value_of_view(view: Any) -> Any:
+    """Give a wrapper, of the class that a view is of, with the view's values and memory of its own.
+
+    Raises: DeclarationError if its outside is not that of the values.
+    """
+    root = root_of(view)
+    made = make_from_plain(type(root), plain_of(view), root)
+    for name, inner in zip(type(root).inner_tensors, inner_of(made), strict=True):
+        if _in_memory_of(inner_of(root), inner):
+            setattr(made, name, inner.clone())
+    return made
+
+
 def plain_of(wrapper: Any) -> torch.Tensor:
     """Give `to_plain`'s tensor without a conjugate or negative bit.
 
@@ -312,7 +374,7 @@ def extent_of(tensor: Any) -> int:
     return offset + 1 + last
 
 
-def _lies_like(memory: torch.Tensor, wrapper: Any) -> bool:
+def lies_like(memory: torch.Tensor, wrapper: Any) -> bool:
     """Say whether a tensor has the place that a wrapper says it has: a view's handler may not."""
     if memory.stride() == wrapper.stride():
         same: bool = memory.storage_offset() == wrapper.storage_offset()
@@ -322,7 +384,7 @@ def _lies_like(memory: torch.Tensor, wrapper: Any) -> bool:
 
 def laid_out_as(wrapper: Any, plain: torch.Tensor) -> torch.Tensor:
     """Give a plain tensor the strides and the storage offset of a wrapper of its size."""
-    if _lies_like(plain, wrapper):
+    if lies_like(plain, wrapper):
         return plain
     size, stride, offset = wrapper.size(), wrapper.stride(), wrapper.storage_offset()
     memory = plain.new_zeros(extent_of(wrapper))
@@ -333,58 +395,6 @@ def laid_out_as(wrapper: Any, plain: torch.Tensor) -> torch.Tensor:
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────
-
-
-class Memories:
-    """The values of the wrappers in one call, such that those that share data overlap here too."""
-
-    def __init__(self) -> None:
-        self._roots: list[tuple[Any, torch.Tensor]] = []
-
-    def window(self, wrapper: Any) -> torch.Tensor | None:
-        """Give a plain tensor to write to in a wrapper's place; None if there can be none."""
-        if wrapper.layout is not torch.strided or wrapper.is_conj() or wrapper.is_neg():
-            return None
-        if wrapper._is_part:
-            source = wrapper._checked_source()
-            whole = self.window(source)
-            if whole is None or not _lies_like(whole, source):
-                return None
-            of_view: torch.Tensor = wrapper._part_of(whole)
-            return of_view
-        link = link_of(wrapper)
-        if link is None:
-            return self._memory(wrapper)
-        if link.apart:
-            raise ViewError(
-                f"{type(wrapper).__qualname__}: this tensor shared the data of another one when "
-                "its shape was changed in place; what is written to it cannot reach that one. "
-                "Write to a clone(), or change the shape of a view instead."
-            )
-        whole = self.window(link.root)
-        part: torch.Tensor | None = None if whole is None else part_of(whole, link.steps)
-        return part
-
-    def _memory(self, root: Any) -> torch.Tensor:
-        for known, memory in self._roots:
-            if known is root:
-                return memory
-        memory = memory_of(root)
-        strided = [each for each in inner_of(root) if each.layout is torch.strided]
-        if any(is_alias_of(memory, each) for each in strided):
-            memory = laid_out_as(root, memory.clone())
-        self._roots.append((root, memory))
-        return memory
-
-    def write_back(self, written: Sequence[Any]) -> None:
-        """Give the wrappers that were written, and all that share their data, the new values.
-
-        Raises: ViewError where something cannot follow.
-        """
-        roots = [root_of(wrapper) for wrapper in written]
-        for root, memory in self._roots:
-            if any(each is root for each in roots):
-                fill(root, make_from_plain(type(root), memory, root))
 
 
 def root_of(wrapper: Any) -> Any:
@@ -400,41 +410,6 @@ def inner_of(wrapper: Any) -> list[Any]:
     return [getattr(wrapper, name) for name in type(wrapper).inner_tensors]
 
 
-def write_value(wrapper: Any, plain: torch.Tensor) -> None:
-    """Give a wrapper a new value, which everything that shares its data has from then on.
-
-    Raises: ViewError where something cannot follow.
-    """
-    memories = Memories()
-    window = memories.window(wrapper)
-    if window is not None:
-        window.copy_(plain)
-        memories.write_back([wrapper])
-    elif wrapper._is_part:
-        wrapper._write_part(plain)
-    else:
-        fill(wrapper, make_from_plain(type(wrapper), plain, wrapper))
-
-
-def settle(wrapper: Any, inner: Sequence[Any], metadata: Sequence[Any]) -> None:
-    """Let everything that shares a wrapper's data follow what a handler of its class wrote.
-
-    `inner` and `metadata` are what the wrapper had before. What was written into those inner
-    tensors reached the others by itself.
-    """
-    cls = type(wrapper)
-    link = link_of(wrapper)
-    exchanged = [getattr(wrapper, name) for name in cls.metadata] != [*metadata] or any(
-        own is not old for own, old in zip(inner_of(wrapper), inner, strict=True)
-    )
-    if link is not None and (exchanged or not link.in_memory):
-        write_value(wrapper, plain_of(wrapper))
-    else:
-        for other in _links_of(wrapper if link is None else link.root):
-            if other is not link and (exchanged or not other.in_memory):
-                other.follow()
-
-
 def reclaim(wrapper: Any) -> None:
     """Copy the inner tensors that wrappers of other data have too, before something is written.
 
@@ -443,9 +418,9 @@ def reclaim(wrapper: Any) -> None:
     lent: set[str] | None = wrapper.__dict__.get("_lent")
     if not lent:
         return
-    links = _links_of(wrapper)
+    links = links_of(wrapper)
     if not all(link.follows for link in links):
-        raise _cannot_follow(type(wrapper))
+        raise cannot_follow(type(wrapper))
     for name in lent:
         own = getattr(wrapper, name)
         with torch.inference_mode(own.is_inference()):
@@ -455,7 +430,7 @@ def reclaim(wrapper: Any) -> None:
         link.follow()
 
 
-def _cannot_follow(cls: type[Any]) -> ViewError:
+def cannot_follow(cls: type[Any]) -> ViewError:
     return ViewError(
         f"{cls.__qualname__}: this value cannot reach every tensor that shares the data: the "
         "shape of a view, of a detached tensor or of a Parameter made of it was changed in "
@@ -474,25 +449,48 @@ def fill(target: Any, source: Any) -> None:
     """
     cls = type(target)
     reclaim(target)
-    pairs = [(name, getattr(target, name), getattr(source, name)) for name in cls.inner_tensors]
+    pairs = [*zip(cls.inner_tensors, inner_of(target), _apart_from(source, target), strict=True)]
     exchanged = any(
         own.size() != new.size() or own.dtype is not new.dtype for _, own, new in pairs
     ) or any(getattr(target, name) != getattr(source, name) for name in cls.metadata)
     check_argument(target, exchanged)
-    links = _links_of(target)
+    links = links_of(target)
     if any(link.apart or not (link.follows or link.in_memory) for link in links) or (
         exchanged and not all(link.follows for link in links)
     ):
-        raise _cannot_follow(cls)
+        raise cannot_follow(cls)
     for name, own, new in pairs:
         if own.size() == new.size() and own.dtype is new.dtype:
             _copy_into(own, new)
         else:
             setattr(target, name, as_view_of(new, target))
     cls._carry_metadata(target, source)
+    let_follow(target, exchanged)
+
+
+def let_follow(root: Any, exchanged: bool) -> None:
+    """Let everything that shares a wrapper's data, and does not see it by itself, have it.
+
+    `exchanged` if the wrapper has other inner tensors or metadata than before.
+
+    Raises: ViewError if somebody cannot.
+    """
+    links = [link for link in links_of(root) if exchanged or not link.in_memory]
+    if not all(link.follows for link in links):
+        raise cannot_follow(type(root))
     for link in links:
-        if exchanged or not link.in_memory:
-            link.follow()
+        link.follow()
+
+
+def _apart_from(source: Any, target: Any) -> list[Any]:
+    """Give the inner tensors of one wrapper such that writing those of another leaves them."""
+    written = inner_of(target)
+    return [
+        new.clone()
+        if new is not own and not _in_one_place(own, new) and _in_memory_of(written, new)
+        else new
+        for own, new in zip(written, inner_of(source), strict=True)
+    ]
 
 
 def check_argument(target: Any, exchanged: bool) -> None:
@@ -517,7 +515,7 @@ def check_argument(target: Any, exchanged: bool) -> None:
         )
 
 
-def _links_of(root: Any) -> list[Link]:
+def links_of(root: Any) -> list[Link]:
     family: Family | None = root.__dict__.get("_family")
     if family is None:
         return []
@@ -533,6 +531,19 @@ def _copy_into(own: torch.Tensor, new: torch.Tensor) -> None:
         increment_version((own,))  # torch counts no version inside of a handler
 
 
+def check_keeps_shape(target: Any) -> None:
+    """Refuse to change the shape in place of what came from `.data`.
+
+    Raises: ResizeError.
+    """
+    if target.__dict__.get("_from_data"):
+        raise ResizeError(
+            f"{type(target).__qualname__}: this tensor came from `.data`, and the tensor it came "
+            "from could not follow a change of its shape. Change `tensor.detach()`, or the tensor "
+            "itself under torch.no_grad()."
+        )
+
+
 def replace(target: Any, source: Any, plain: torch.Tensor) -> None:
     """Make a wrapper what another one is, outside and inside; it lies as the plain tensor does.
 
@@ -540,13 +551,8 @@ def replace(target: Any, source: Any, plain: torch.Tensor) -> None:
     """
     cls = type(target)
     link: Link | None = link_of(target)
-    if target.__dict__.get("_from_data"):
-        raise ResizeError(
-            f"{cls.__qualname__}: this tensor came from `.data`, and the tensor it came from could "
-            "not follow a change of its shape. Change `tensor.detach()`, or the tensor itself "
-            "under torch.no_grad()."
-        )
-    if _links_of(target):
+    check_keeps_shape(target)
+    if links_of(target):
         raise ViewError(
             f"{cls.__qualname__}: views, detached tensors or Parameters made of this tensor share "
             "its data and cannot follow a change of its shape in place. Give them up first, or "

@@ -22,18 +22,17 @@ from subclass_utils._declaration import (
     filler,
     with_wrapper_key,
 )
-from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
+from subclass_utils._other_data import can_take, take_data
 from subclass_utils._outside import keys_of, outside_like
 from subclass_utils._own_composites import follow_tables, take_whole
 from subclass_utils._plans import make_plan, run_whole, run_without_handler, runs_in_parts
 from subclass_utils._roles import each_in
-from subclass_utils._shared_data import connect, disconnect, make_from_plain, reclaim, root_of
+from subclass_utils._shared_data import connect, make_from_plain, reclaim, root_of
 from subclass_utils._torch_private import (
     is_zero_tensor,
     no_torch_function,
-    share_storage,
     skip_in_dynamo,
     with_memory,
     without_modes,
@@ -324,7 +323,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     def data(self, other: torch.Tensor) -> None:
         """Take over the data, and so shape and metadata, of another tensor."""
         cls = type(self)
-        if not isinstance(other, cls):
+        if not can_take(self, other):
             if cls.mixing == "error":
                 raise MixingError(
                     f"{cls.__qualname__}.data: the new data is a plain Tensor; {cls.__qualname__} "
@@ -334,15 +333,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                     cls=cls,
                 )
             other = make_from_plain(cls, other.detach(), self)
-        inner = [getattr(other, name).data for name in cls.inner_tensors]
-        made = make_described(cls, describe_outside(other), inner)
-        if other.layout is torch.strided:
-            share_storage(made, other)
-        _data.__set__(self, made)  # type: ignore[attr-defined]
-        for name, tensor in zip(cls.inner_tensors, inner, strict=True):
-            setattr(self, name, tensor)
-        cls._carry_metadata(self, other)
-        disconnect(self)
+        take_data(self, other)
 
     def new_tensor(  # type: ignore[override]  # options go on as they are
         self, data: Any, *, requires_grad: bool = False, **options: Any
