@@ -234,8 +234,8 @@ def test_layer_is_trained_compiled_saved_and_loaded(kind: str) -> None:
             optimizer.step()
             losses.append(loss.item())
     assert losses[-1] < losses[0] / 50
+    assert isinstance(layer.weight, nn.Parameter)
     trained: Any = layer.weight
-    assert isinstance(trained, nn.Parameter)
     assert type(trained) is cls
     if trains:
         assert trained.places == weight.places

@@ -143,7 +143,7 @@ def _own_tensors(wrapper: Any) -> Iterator[torch.Tensor]:
 
 def _place_of(inner: torch.Tensor) -> tuple[float, float]:
     """Say between which bytes of its storage a tensor lies; anywhere, if sizes are symbols."""
-    offset = inner.storage_offset()
+    offset: Any = inner.storage_offset()
     if any(type(n) is not int for n in (offset, *inner.size(), *inner.stride())):
         return 0, float("inf")
     return offset * inner.element_size(), extent_of(inner) * inner.element_size()
