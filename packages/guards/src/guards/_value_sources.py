@@ -459,7 +459,9 @@ class TensorPropertySource(ChainedValueSource):
 
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
         plain = type(example) is torch.Tensor or type(example) is torch.nn.Parameter
-        if plain and not example.is_nested:
+        with torch._C.DisableTorchFunction():  # a mode that is open is not asked
+            plain = plain and not example.is_nested
+        if plain:
             # Faster than asking for one dimension, and the same, but of nested tensors.
             read = {
                 "size": f"{base}.shape[{self.idx!r}]",
