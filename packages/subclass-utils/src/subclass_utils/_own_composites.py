@@ -63,7 +63,8 @@ def follow_tables(root: Any) -> None:
 
     def note(table: HandlerTable) -> None:
         for cls in _classes(root):
-            if table in cls.table._line():
+            own = cls.table  # anything, where the class was refused for it
+            if isinstance(own, HandlerTable) and table in own._line():
                 take_whole(cls)
 
     tell_of_composites(note)
