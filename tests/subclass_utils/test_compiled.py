@@ -238,6 +238,40 @@ def test_gradient_through_a_contiguous_view_in_a_compiled_function(cls: Any, nam
     assert torch.allclose(value_of(y.grad), value_of(x.grad), rtol=1e-3)
 
 
+class Flat(WrapperTensor):
+    """Its plain value is a wrapper."""
+
+    inner_tensors = ("values_",)
+    metadata = ("shape_",)
+    without_handler = "to_plain"
+    values_: Any
+    shape_: torch.Size
+
+    @staticmethod
+    def __new__(cls: Any, values_: Any, shape_: torch.Size) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, shape_, dtype=values_.dtype)
+
+    def to_plain(self) -> Any:
+        return self.values_.view(self.shape_)
+
+    @classmethod
+    def from_plain(cls, plain: Any, like: Any = None) -> Any:
+        return cls(plain.reshape(-1), plain.size())
+
+
+@pytest.mark.slow
+def test_contiguous_view_of_what_holds_a_wrapper_requires_grad_in_a_compiled_function() -> None:
+    def loss(x: Any) -> Any:
+        return (x.detach().t().contiguous().requires_grad_() * x.t()).sum()
+
+    gradients = []
+    for run in (loss, torch.compile(loss, backend="aot_eager")):
+        x = Flat.from_plain(Measured(torch.arange(24.0).view(4, 6))).requires_grad_()
+        run(x).backward()
+        gradients.append(value_of(value_of(x.grad)))
+    assert torch.equal(*gradients)
+
+
 @pytest.mark.slow
 def test_gradient_of_a_compiled_result_that_holds_a_wrapper() -> None:
     x: Any = Measured(Requantised.from_plain(torch.arange(24.0).view(4, 6))).requires_grad_()

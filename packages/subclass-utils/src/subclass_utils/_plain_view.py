@@ -118,7 +118,8 @@ class PlainView(WrapperTensor):
         made = super().contiguous(*args, **kwargs)
         # torch.compile asks for an example of a gradient so. That is detached, and has parts before
         # it is contiguous, so it is to have some after; nobody else minds.
-        example = made is not self and is_fake(made) and not made.requires_grad
+        has_parts = hasattr(made, "__tensor_flatten__")
+        example = is_fake(made) and not (has_parts or made.requires_grad)
         return say_no_parts(made) if example else made
 
     def tolist(self) -> Any:
