@@ -40,7 +40,8 @@ class Scaled(WrapperTensor):
 
     @classmethod
     def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
-        scale = torch.exp2(plain.abs().amax().clamp(min=1).log2().floor())
+        largest = plain.abs().amax() if plain.numel() else torch.ones(())
+        scale = torch.exp2(largest.clamp(min=1).log2().floor())
         return cls(plain / scale, scale)
 
 
@@ -54,7 +55,7 @@ def _add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 @Scaled.table.implements(aten._foreach_add_.Scalar)
 def _foreach_add_(self: Any, scalar: Any) -> None:
     for each in self:
-        _add_(each, scalar)
+        _add_(each, scalar) if isinstance(each, Scaled) else each.add_(scalar)
 
 
 @Scaled.table.implements(aten.slice.Tensor)
@@ -173,6 +174,12 @@ def test_exchange_in_several_that_share_is_an_error(part: Callable[[Any], Any]) 
     assert values(x, *tensors) == before
     x.mul_(2.0)
     assert values(*tensors)[1] == values(x)[0] == [2.0, 4.0, 8.0]
+
+
+def test_exchange_beside_a_view_that_is_written_is_an_error() -> None:
+    x = Scaled.from_plain(real())
+    with pytest.raises(ViewError, match="Write into the inner tensors in the handler"):
+        torch._foreach_add_([x[:2], x.as_strided((2,), (1,))], 1.0)
 
 
 def test_exchange_where_somebody_cannot_follow_is_taken_back() -> None:

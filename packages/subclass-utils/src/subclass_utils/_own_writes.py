@@ -200,11 +200,7 @@ def _settle_parts(root: Any, written: Sequence[_Before]) -> None:
     windows = [memories.window(each.tensor) for each in written]
     whole = memories.window(root)
     if whole is None or is_fake(root) or _meet(whole, links):
-        raise ViewError(
-            f"{type(root).__qualname__}: a handler wrote two tensors of one call that share data, "
-            "and exchanged inner tensors of one, so what it wrote into the other may be lost. "
-            "Write into the inner tensors in the handler, or into one tensor after the other."
-        )
+        raise _written_twice(type(root))
     for window, value in zip(windows, values, strict=True):
         window.copy_(value)  # type: ignore[union-attr]  # the whole has one, so its parts have
     memories.write_back([root])
@@ -213,6 +209,29 @@ def _settle_parts(root: Any, written: Sequence[_Before]) -> None:
         if each.tensor is not root and type(root)._in_slots and each.exchanged:
             each.restore(inner_only=True)
     return None
+
+
+def _refuse_views(before: Sequence[_Before]) -> None:
+    """Refuse to guess what is left where a handler wrote a view, and exchanged what it views.
+
+    Raises: ViewError.
+    """
+    for view in before:
+        if getattr(view.tensor, "_is_part", False) and not view.inner:
+            root = root_of(view.tensor)
+            shared = [each for each in before if each.inner and root_of(each.tensor) is root]
+            if any(each.exchanged for each in shared):
+                for each in shared:
+                    each.restore()
+                raise _written_twice(type(root))
+
+
+def _written_twice(cls: type[Any]) -> ViewError:
+    return ViewError(
+        f"{cls.__qualname__}: a handler wrote two tensors of one call that share data, and "
+        "exchanged inner tensors of one, so what it wrote into the other may be lost. Write into "
+        "the inner tensors in the handler, or into one tensor after the other."
+    )
 
 
 def _meet(whole: torch.Tensor, links: Sequence[Any]) -> bool:
@@ -283,6 +302,8 @@ class OwnWrites:
                 _keep_argument(each)
         self._count(before)
         if not self.cls._transparent:
+            if len(before) > 1:
+                _refuse_views(before)
             _settle([each for each in before if each.inner])
         return result
 
