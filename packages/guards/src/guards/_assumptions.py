@@ -25,11 +25,14 @@ from guards._emit import is_heap_type
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
 from guards._named_attributes import NamedAttributes
+from guards._patchable import Patchable, not_patched
 from guards._plain_objects import layout_of, slot_values
 from guards._reached_checks import (
     ReferentSource,
     bare_tensors,
     distinct_objects,
+    holds_sets,
+    same_order,
     whole_classes,
 )
 from guards._settings import CACHES_PARAMETRIZATIONS, SettingSource
@@ -67,6 +70,7 @@ class Assumptions:
     Attributes:
         guards: what holds it fast.
         places: each value that was reached, with where it is; for tensors, the first place.
+        patchable: functions of torch and of Python that must stay what they are.
         codes: the code of every function of the user's that is reached, with why it must not run,
             or an empty text.
     """
@@ -77,6 +81,7 @@ class Assumptions:
         self._named = NamedAttributes(self._walk)
         self.guards = self._walk.guards
         self.places: dict[int, tuple[ValueSource, Any]] = {}
+        self.patchable = Patchable()
         self.codes: dict[types.CodeType, str] = {}
         self._globals_seen: set[tuple[int, str]] = set()
         self._handed_on: set[str] = set()  # names that code uses otherwise than in calling them
@@ -111,6 +116,8 @@ class Assumptions:
         for source, called in self._walk.not_understood:
             if called is None or called in self._handed_on:
                 self._refuse(source, "may be called unseen, by other functions of C")
+        self.patchable.note_names(self._walk.names)
+        self._guard(GlobalStateSource(), not_patched, patchable=self.patchable)
         distinct = [source for source, _ in self.places.values()]
         self._guard(GlobalStateSource(), distinct_objects, sources=distinct)
         classes = list(self._named.class_places)
@@ -140,6 +147,7 @@ class Assumptions:
             return
         if is_constant_like(value) or (type(value) is tuple and _holds_only_constants(value)):
             self._guard(source, GuardBuilder.CONSTANT_MATCH)
+            self._guard_order(source, value)
             return
         known = self.places.get(id(value))
         if known is not None:
@@ -148,6 +156,7 @@ class Assumptions:
         self.places[id(value)] = (source, value)
         if _holds_only_constants(value):
             self._guard(source, GuardBuilder.EQUALS_MATCH)
+            self._guard_order(source, value)
         elif is_a(value, torch.Tensor):
             self._visit_tensor(source, value)
         elif is_a(value, torch.nn.Module):
@@ -160,12 +169,17 @@ class Assumptions:
         else:
             self._visit_other(source, value)
 
+    def _guard_order(self, source: ValueSource, value: Any) -> None:
+        if holds_sets(value):
+            self._guard(source, same_order)
+
     def _visit_other(self, source: ValueSource, value: Any) -> None:
         cls = type(value)
         if cls in (list, tuple) or (cls in (dict, OrderedDict)):
             self._visit_container(source, value)
         elif cls is set and is_constant(value):
             self._guard(source, GuardBuilder.SET_MATCH)
+            self._guard_order(source, value)
         elif cls is types.FunctionType:
             self._visit_function(source, value)
         elif cls is types.MethodType:
@@ -307,15 +321,19 @@ class Assumptions:
             except ValueError:
                 self._refuse(source, f"closes over {name}, which is not set yet")
         self._walk.remember(function)
+        self._named.add_owner(source, function)
         if is_of_torch(function.__code__):
             self._named.refuse_higher_order(source, function)
             return
         self._guard(AttrSource(source, "__dict__"), GuardBuilder.DICT_KEYS_MATCH)
-        self._named.add_owner(source, function)
         for index, value in enumerate(function.__defaults__ or ()):
             self._todo.append((DefaultsSource(source, index), value))
         for key, value in (function.__kwdefaults__ or {}).items():
             self._todo.append((DefaultsSource(source, key), value))
+        # Where there are none when it is made, Python gives it its own.
+        given = function.__globals__.get("__builtins__", builtins)
+        if given is not builtins and given is not vars(builtins):
+            self._refuse(source, "has builtins of its own")
         namespace = self._namespace(source, function)
         for code in all_code(function.__code__):
             self.codes[code] = self._read_code(code, namespace, function.__globals__)
@@ -326,10 +344,10 @@ class Assumptions:
         while self._G.setdefault(name, function.__globals__) is not function.__globals__:
             name += "'"
         # The function must go on having these globals; its code alone does not say so.
-        if "__name__" in function.__globals__:
-            own_name = GetItemSource(AttrSource(source, "__globals__"), "__name__")
-            self._guard(own_name, GuardBuilder.EQUALS_MATCH)
-        return GlobalSource(name)
+        namespace = GlobalSource(name)
+        own = AttrSource(source, "__globals__")
+        self._guard(own, GuardBuilder.DUPLICATE_INPUT, source_b=namespace)
+        return namespace
 
     def _read_code(self, code: types.CodeType, namespace: ValueSource, scope: Any) -> str:
         reading = read_code(code)
@@ -358,9 +376,22 @@ class Assumptions:
             self._todo.append((place, scope[name]))
         elif hasattr(builtins, name):
             self._guard(place, GuardBuilder.NOT_PRESENT)
+            self._visit_builtin(name)
         else:
             return f"names {name}, which is not defined"
         return ""
+
+    def _visit_builtin(self, name: str) -> None:
+        """Hold fast what a name of the builtins means, which may be the user's own."""
+        value = getattr(builtins, name)
+        of_python = is_a(value, types.BuiltinFunctionType) or value is NotImplemented
+        if of_python or (is_a(value, type) and not is_heap_type(value)):
+            self.patchable.note(builtins, [name])
+            return
+        namespace = "builtins"
+        while self._G.setdefault(namespace, vars(builtins)) is not vars(builtins):
+            namespace += "'"
+        self._todo.append((GetItemSource(GlobalSource(namespace), name), value))
 
 
 _CACHED = type(functools.lru_cache(len))

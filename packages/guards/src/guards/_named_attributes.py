@@ -28,7 +28,12 @@ _SELDOM_RUN = words(
     "__repr__ __str__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __del__ __copy__ "
     "__deepcopy__ __init_subclass__ __class_getitem__ __sizeof__ __dir__"
 )
-_NO_MEMBERS = words("__dict__ __weakref__ __doc__ __module__ __annotations__ __slots__")
+_NO_MEMBERS = words("__dict__ __weakref__ __slots__")
+# What the interpreter keeps of functions and classes themselves, and what any code may change.
+_OF_FUNCTIONS = words(
+    "__name__ __qualname__ __module__ __doc__ __annotations__ __defaults__ __kwdefaults__"
+)
+_OF_CLASSES = words("__name__ __qualname__ __module__ __doc__ __annotations__")
 
 
 class NamedAttributes:
@@ -92,15 +97,35 @@ class NamedAttributes:
             )
             self.add_owner(source, cls)
             self.class_places[source] = cls
+            if issubclass(cls, torch.nn.Module):
+                self._visit_what_torch_reads(source, cls, users)
+
+    def _visit_what_torch_reads(
+        self, source: ValueSource, cls: type[torch.nn.Module], users: list[type]
+    ) -> None:
+        """Visit attributes of the user's classes that code of torch's bases names."""
+        if not users:
+            return
+        read = frozenset().union(*(_names_in(b) for b in cls.__mro__ if b not in users))
+        for name in sorted({name for base in users for name in vars(base)} & read):
+            found = _fetch.class_attribute(cls, name)
+            if not name.startswith("__") and not is_a(found, _FUNCTIONS):
+                self._visit_attribute(source, cls, name)
 
     def _visit_attribute(self, source: ValueSource, owner: Any, name: str) -> None:
         if is_a(owner, types.ModuleType):
             self._visit_module_attribute(source, owner, name)
             return
         if type(owner) is types.FunctionType:
-            if name in owner.__dict__:
+            if name in _OF_FUNCTIONS:
+                self._walk.todo.append((AttrSource(source, name), getattr(owner, name)))
+            elif name in owner.__dict__:
                 place: ValueSource = GetItemSource(AttrSource(source, "__dict__"), name)
                 self._walk.todo.append((place, owner.__dict__[name]))
+            return
+        if name in _OF_CLASSES:
+            told = AttrSource(source, name)
+            self._walk.todo.append((told, told.read(owner)))
             return
         if name in _NO_MEMBERS or _fetch.class_attribute(owner, name) is MISSING:
             return
@@ -115,6 +140,8 @@ class NamedAttributes:
         elif trusted:
             if is_a(found, types.FunctionType):
                 self._walk.guard(place, GuardBuilder.FUNCTION_MATCH)
+            elif type(found) is not Absent and _was_put_there(found):
+                self._walk.todo.append((place, found))
         elif is_a(_fetch.class_attribute(owner, name), functools.cached_property):
             # Its code runs where an object has no value yet, which is seen and refused then.
             number = next(n for n, base in enumerate(owner.__mro__) if name in vars(base))
@@ -131,7 +158,7 @@ class NamedAttributes:
     ) -> None:
         namespace = types.ModuleType.__getattribute__(module, "__dict__")
         of_torch = is_trusted_module(module)
-        if name.startswith("__"):
+        if name.startswith("__") and (of_torch or name not in namespace):
             return
         if name not in namespace:
             if not of_torch and "__getattr__" in namespace:
@@ -139,12 +166,12 @@ class NamedAttributes:
             return
         value = namespace[name]
         place = GetItemSource(AttrSource(source, "__dict__"), name)
-        if not of_torch:
+        if not of_torch or is_a(value, types.ModuleType):
             self._walk.todo.append((place, value))
-        elif is_a(value, types.ModuleType):
-            if is_trusted_module(value):
-                self._walk.todo.append((place, value))
         elif is_a(value, type):
+            if not is_trusted_class(value) and is_heap_type(value):
+                self._walk.todo.append((place, value))
+                return
             if not is_understood_class(value):
                 self._walk.refuse(place, "looks names up that cannot be seen")
             if is_heap_type(value):
@@ -158,6 +185,8 @@ class NamedAttributes:
             self._walk.guard(place, GuardBuilder.FUNCTION_MATCH)
         elif is_constant(value):
             self._walk.guard(place, GuardBuilder.CONSTANT_MATCH)
+        elif _was_put_there(value):
+            self._walk.todo.append((place, value))
 
     def refuse_higher_order(self, source: ValueSource, function: Any) -> None:
         """Refuse functions of torch that take functions and trace them."""
@@ -170,3 +199,15 @@ class NamedAttributes:
         traces = path == "jit/_trace.py" and code.co_name.startswith("trace")
         if traces or path.startswith("_higher_order_ops/"):
             self._walk.refuse(source, "traces functions")
+
+
+@functools.lru_cache(maxsize=512)
+def _names_in(cls: type) -> frozenset[str]:
+    """Give the names that the methods of a class of torch's use."""
+    functions = [f for f in vars(cls).values() if is_a(f, types.FunctionType)]
+    return frozenset(name for f in functions for name in f.__code__.co_names)
+
+
+def _was_put_there(value: Any) -> bool:
+    """Tell whether an attribute of torch's may be the user's: a constant, or of a foreign class."""
+    return is_constant(value) or not is_trusted_class(type(value))

@@ -11,13 +11,20 @@ import torch
 
 from guards import _fetch
 from guards._builder import GuardBuilder
-from guards._checks import Check
+from guards._checks import Check, OneSourceCheck
 from guards._emit import Emitter
 from guards._evaluation import ChainedValueSource, ValueSource
 from guards._fetch import MISSING
 from guards._guard import Guard
 
-__all__ = ["ReferentSource", "bare_tensors", "distinct_objects", "whole_classes"]
+__all__ = [
+    "ReferentSource",
+    "bare_tensors",
+    "distinct_objects",
+    "holds_sets",
+    "same_order",
+    "whole_classes",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,3 +143,45 @@ def whole_classes(builder: GuardBuilder, guard: Guard, sources: list[ValueSource
     """Guard on the classes of these sources getting and losing no attributes."""
     if sources:
         builder.add(guard, ClassesCheck(sources, [builder.lookup(s) for s in sources]))
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    if type(value) is dict:
+        return (*value, *value.values())
+    return tuple(value) if type(value) in (list, tuple, set, frozenset) else ()
+
+
+def holds_sets(value: Any) -> bool:
+    """Tell whether a constant is a set, or a container of constants that holds one."""
+    return type(value) in (set, frozenset) or any(map(holds_sets, _parts(value)))
+
+
+def order_of(value: Any) -> Any:
+    """Give the members of the sets in a constant, in the order in which they come."""
+    within = tuple([order_of(part) for part in _parts(value) if holds_sets(part)])
+    return (tuple(value), within) if type(value) in (set, frozenset) else within
+
+
+class OrderCheck(OneSourceCheck):
+    """Sets, or those within a container, give their members in the order that they had."""
+
+    code = "SET_ORDER"
+
+    def __init__(self, source: ValueSource, value: Any) -> None:
+        super().__init__(source)
+        self.order = order_of(value)
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        give = emitter.constant(order_of, "order_of")
+        return f"{give}({names[0]}) == {emitter.constant(self.order, 'order')}"
+
+    def expected(self) -> str:
+        return "its members in the order that they had"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        return "the same order" if order_of(values[0]) == self.order else "another order"
+
+
+def same_order(builder: GuardBuilder, guard: Guard) -> None:
+    """Guard on the order of the sets in a constant, which equal ones need not have in common."""
+    builder.add(guard, OrderCheck(builder.source(guard), builder.value(guard)))

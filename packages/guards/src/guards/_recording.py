@@ -8,10 +8,11 @@ cannot be written down.
 
 from __future__ import annotations
 
+import dis
 import sys
 import types
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -266,8 +267,9 @@ class _Arguments(TorchFunctionMode):
 class _Frames:
     """Tell from the calls that Python makes whether code ran that nobody has looked at."""
 
-    def __init__(self, codes: Mapping[types.CodeType, str], watcher: Watcher) -> None:
-        self._codes = codes
+    def __init__(self, assumptions: Assumptions, watcher: Watcher) -> None:
+        self._codes = assumptions.codes
+        self._patchable = assumptions.patchable
         self._watcher = watcher
         self._refuse = watcher.refuse
         self._looked_at: set[types.CodeType] = set()
@@ -282,7 +284,9 @@ class _Frames:
             if event == "call":
                 if code not in self._looked_at:
                     self._looked_at.add(code)
-                    self._look_at(code)
+                    self._look_at(frame, code)
+                if code is _HASH_OF_TENSORS and _makes_sets(frame.f_back):
+                    self._refuse("it puts tensors in sets, whose order depends on addresses")
             elif _is_ours(code):
                 return
             elif event == "c_call":
@@ -305,7 +309,7 @@ class _Frames:
             self._asking = None
             private.close_function_mode()
 
-    def _look_at(self, code: types.CodeType) -> None:
+    def _look_at(self, frame: types.FrameType, code: types.CodeType) -> None:
         if _is_ours(code) or code in CODE_OF_CLASSES:
             return
         if code in self._codes:
@@ -322,6 +326,8 @@ class _Frames:
         problem = torch_code_problem(code, path)
         if problem:
             self._refuse(problem)
+        elif not is_look_up(path):
+            self._patchable.note_torch_code(frame, path)
 
     def _look_at_call(self, frame: types.FrameType, function: Any) -> None:
         of_torch = is_of_torch(frame.f_code)
@@ -337,6 +343,18 @@ class _Frames:
             self._refuse(f"it calls {spell(function).removeprefix('function ')}")
 
 
+def _makes_sets(frame: types.FrameType | None) -> bool:
+    """Tell whether the user's code that runs in a frame may put something into a set."""
+    if frame is None or is_of_torch(frame.f_code):
+        return False  # torch only asks whether something is in one
+    used = words("set frozenset add update union").intersection(frame.f_code.co_names)
+    return bool(used) or any(
+        instruction.opname in ("BUILD_SET", "SET_ADD", "SET_UPDATE")
+        for instruction in dis.get_instructions(frame.f_code)
+    )
+
+
+_HASH_OF_TENSORS = torch.Tensor.__hash__.__code__
 _RNN = "nn/modules/rnn.py"
 _READ_PACKED = words("lstm gru rnn_tanh rnn_relu")
 
@@ -351,7 +369,7 @@ def watch(
     """
     inputs = list(assumptions.tensors())
     watcher = Watcher(inputs)
-    frames = _Frames(assumptions.codes, watcher)
+    frames = _Frames(assumptions, watcher)
     try:
         with watcher:
             sys.setprofile(frames)

@@ -8,6 +8,8 @@ import types
 
 import torch
 
+from guards._class_names import find_class, importable_name, module_name
+from guards._emit import is_heap_type
 from guards._understood import words
 
 __all__ = [
@@ -45,5 +47,9 @@ def is_trusted_module(module: types.ModuleType) -> bool:
 
 def is_trusted_class(cls: type) -> bool:
     """Tell whether a class comes from such a module."""
-    module = sys.modules.get(cls.__module__)
-    return module is not None and is_trusted_module(module)
+    module = sys.modules.get(module_name(cls))
+    if module is None or not is_trusted_module(module):
+        return False
+    # A class may say that it is of any module: those of make_dataclass say it of `types`.
+    name = importable_name(cls)
+    return not is_heap_type(cls) or "<locals>" in name or find_class(name) is cls

@@ -1,0 +1,167 @@
+"""What torch's Python code and the builtins were when a call was watched: either may be replaced.
+
+Torch's own code is trusted, not walked. That it still is what ran is known by the entries that it
+was reached through: those of the builtins, of torch's modules, of its classes, and of Tensor.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from guards._builder import GuardBuilder
+from guards._checks import Check
+from guards._emit import Emitter
+from guards._fetch import MISSING, is_a
+from guards._guard import Guard
+from guards._trust import is_trusted_module
+
+__all__ = ["Patchable", "not_patched"]
+
+_AUTOCAST = "amp/autocast_mode.py"
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
+_members_of_tensors = frozenset(dir(torch.Tensor))
+
+
+class Patchable:
+    """Entries of namespaces, each with what it was; added to while a call is watched."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[Any, Mapping[str, Any], dict[str, Any]]] = {}
+        self._readers: dict[str, tuple[Callable[[], Any], Any]] = {}
+        self._ready: list[tuple[Mapping[str, Any], Any, tuple[Any, ...], frozenset[str], str]] = []
+
+    def note(self, owner: Any, names: Iterable[str]) -> None:
+        """Note what entries of a module or class are, or that there are none."""
+        own = vars(owner)
+        _, _, entries = self._entries.setdefault(id(owner), (owner, own, {}))
+        for name in names:
+            entries.setdefault(name, own.get(name, MISSING))
+        self._ready = []
+
+    def note_names(self, names: Iterable[str]) -> None:
+        """Note what names mean that are asked of a tensor."""
+        wanted = _members_of_tensors.union(vars(torch.Tensor)).intersection(names)
+        self.note(torch.Tensor, wanted)
+
+    def note_torch_code(self, frame: types.FrameType, path: str) -> None:
+        """Note what a function of torch is reached through, and what it names."""
+        code, scope = frame.f_code, frame.f_globals
+        used = code.co_names
+        self._note_globals(scope, used)
+        if code.co_varnames and code.co_argcount:
+            owner = type(frame.f_locals.get(code.co_varnames[0]))
+            for base in owner.__mro__:
+                mine = [
+                    name
+                    for name, member in vars(base).items()
+                    if is_a(member, types.FunctionType) and member.__code__ is code
+                ]
+                if mine:
+                    self.note(base, mine)
+        self.note_names(used)
+        if path == _AUTOCAST:
+            for device in ("cpu", "cuda"):
+                read = _dtype_reader(device)
+                self._readers.setdefault(f"autocast dtype of {device}", (read, read()))
+
+    def _note_globals(self, scope: dict[str, Any], used: Sequence[str]) -> None:
+        module = _module_of(scope)
+        if module is None:
+            return
+        of_python = vars(builtins)
+        known = [n for n in used if is_a(scope.get(n), _FUNCTIONS) or n in of_python]
+        self.note(module, known)
+        self.note(builtins, [n for n in known if n not in scope])
+        todo = [scope[n] for n in known if is_a(scope.get(n), types.ModuleType)]
+        seen: set[int] = {id(module)}
+        while todo:
+            other = todo.pop()
+            if id(other) in seen or not is_trusted_module(other):
+                continue
+            seen.add(id(other))
+            own = vars(other)
+            self.note(other, [n for n in used if is_a(own.get(n), _FUNCTIONS)])
+            todo += [own[n] for n in used if is_a(own.get(n), types.ModuleType)]
+
+    def hold(self) -> bool:
+        """Tell whether everything is what it was."""
+        for own, give, wanted, absent, _ in self._ready or self._prepare():
+            try:
+                if give(own) != wanted:
+                    return False
+            except KeyError:
+                return False
+            if absent and not own.keys().isdisjoint(absent):
+                return False
+        readers = self._readers
+        return not readers or all(read() is value for read, value in readers.values())
+
+    def _prepare(self) -> list[Any]:
+        ready = []
+        for owner, own, entries in self._entries.values():
+            there = {name: value for name, value in entries.items() if value is not MISSING}
+            absent = frozenset(entries.keys() - there.keys())
+            names = [*there]
+            give = operator.itemgetter(*names, names[0]) if names else _nothing
+            wanted = (*there.values(), there[names[0]]) if names else ()
+            ready.append((own, give, wanted, absent, owner.__name__))
+        self._ready = ready
+        return ready
+
+    def changed(self) -> str:
+        """Name what is not what it was."""
+        found = [
+            f"{owner.__name__}.{name}"
+            for owner, own, entries in self._entries.values()
+            for name, value in entries.items()
+            if own.get(name, MISSING) is not value
+        ]
+        found += [name for name, (read, value) in self._readers.items() if read() is not value]
+        return ", ".join(found)
+
+
+def _nothing(_: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def _dtype_reader(device: str) -> Callable[[], Any]:
+    return lambda: torch.get_autocast_dtype(device)
+
+
+def _module_of(scope: dict[str, Any]) -> types.ModuleType | None:
+    module = sys.modules.get(scope.get("__name__", ""))
+    return module if is_a(module, types.ModuleType) and vars(module) is scope else None
+
+
+class PatchCheck(Check):
+    """Functions of torch and the builtins are what they were."""
+
+    code = "NOT_PATCHED"
+
+    def __init__(self, patchable: Patchable) -> None:
+        self.patchable = patchable
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return f"{emitter.constant(self.patchable.hold, 'not_patched')}()"
+
+    def expected(self) -> str:
+        return "what they were"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        changed = self.patchable.changed()
+        return f"other ones: {changed}" if changed else "what they were"
+
+    def expression(self) -> str:
+        return "functions of torch and of Python"
+
+
+def not_patched(builder: GuardBuilder, guard: Guard, patchable: Patchable) -> None:
+    """Guard on functions of torch and the builtins being those that ran."""
+    builder.add(guard, PatchCheck(patchable))

@@ -1,0 +1,213 @@
+"""What is put in the place of names, classes and functions that a record relied on is noticed."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from guards import specialize
+from torch import nn
+from torch.nn import functional
+
+from tests.guards.twins import first_number
+
+ONE = torch.ones(2)
+
+
+# ── names and globals ────────────────────────────────────────────────────────────────────────────
+
+
+def first(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def second(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+GAINS = {"first": 2, "second": 3}
+
+
+def test_functions_of_equal_code_that_go_by_other_names() -> None:
+    special = specialize(lambda x, act: act(x) * GAINS[act.__name__])
+    assert [first_number(special, ONE, act) for act in (first, second, first)] == [2, 3, 2]
+    assert (special.stats.hits, special.refusals) == (1, [])
+
+
+def test_functions_of_equal_code_that_have_other_globals() -> None:
+    text = "def act(x): return x * K"
+    spaces = [{"K": 2, "__name__": "plugin"}, {"K": 3, "__name__": "plugin"}]
+    for space in spaces:
+        exec(text, space)
+    special = specialize(lambda x, act: act(x))
+    found = [first_number(special, ONE, space["act"]) for space in (*spaces, *spaces)]
+    assert found == [2, 3, 2, 3]
+    assert (special.stats.hits, special.refusals) == (2, [])
+
+
+def test_name_of_a_class() -> None:
+    class Kind:
+        pass
+
+    special = specialize(lambda x, kind: x * len(kind.__name__))
+    assert first_number(special, ONE, Kind) == first_number(special, ONE, Kind) == 4
+    Kind.__name__ = "K"
+    assert first_number(special, ONE, Kind) == 1
+    assert (special.stats.hits, special.refusals) == (1, [])
+
+
+def test_name_that_a_module_has_of_itself() -> None:
+    module = types.ModuleType("module")
+    vars(module)["__version__"] = "1"
+    special = specialize(lambda x: x * int(module.__version__))
+    assert first_number(special, ONE) == first_number(special, ONE) == 1
+    vars(module)["__version__"] = "3"
+    assert first_number(special, ONE) == 3
+    assert (special.stats.hits, special.refusals) == (1, [])
+
+
+# ── classes ──────────────────────────────────────────────────────────────────────────────────────
+
+
+class OfRows(nn.Softmax):
+    dim = 1
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+
+
+Made = dataclasses.make_dataclass("Made", [("n", int, 2)])
+layer = nn.Identity()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "values", "function"),
+    [
+        (Made, "n", (2, 3), lambda x: x * Made.n),  # type: ignore[attr-defined]
+        (nn.Identity, "gain", (2, 5), lambda x: layer(x) * layer.gain),
+        (torch.Tensor, "gain", (2, 5), lambda x: x * x.gain),
+        (torch, "gain", (2, 5), lambda x: x * torch.gain),  # type: ignore[attr-defined]
+        (torch, "kept", (Made(2), Made(3)), lambda x: x * torch.kept.n),  # type: ignore[attr-defined]
+        (builtins, "GAIN", (2, 5), lambda x: x * GAIN),  # type: ignore[name-defined]  # noqa: F821
+    ],
+)
+def test_attribute_that_is_put_where_it_is_trusted(
+    owner: Any,
+    name: str,
+    values: tuple[Any, Any],
+    function: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owner, name, values[0], raising=False)
+    special = specialize(function)
+    assert first_number(special, ONE) == first_number(special, ONE) == 2
+    assert (special.stats.hits, special.refusals) == (1, [])
+    monkeypatch.setattr(owner, name, values[1])
+    assert first_number(special, ONE) == first_number(function, ONE)
+
+
+def test_attribute_of_a_class_that_code_of_torch_alone_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = OfRows()
+    special = specialize(module)
+    x = torch.arange(6.0).view(2, 3)
+    assert torch.equal(special(x), special(x))
+    assert (special.stats.hits, special.refusals) == (1, [])
+    monkeypatch.setattr(OfRows, "dim", 0)
+    assert torch.equal(special(x), module(x))
+
+
+# ── functions of torch and of Python ─────────────────────────────────────────────────────────────
+
+relu = nn.Sequential(nn.ReLU())
+attention = nn.MultiheadAttention(2, 1, batch_first=True).requires_grad_(False)
+
+
+def attend(x: torch.Tensor) -> torch.Tensor:
+    y = x.view(1, 1, 2)
+    return attention(y, y, y, need_weights=False)[0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "new", "function"),
+    [
+        (functional, "relu", lambda x, inplace=False: x * 7, relu),
+        (functional, "scaled_dot_product_attention", lambda q, k, v, *_, **__: v * 9, attend),
+        (nn.Module, "__call__", lambda self, x: x * 7, lambda x: relu(x)),
+        (nn.Module, "_call_impl", lambda self, x: x * 7, lambda x: relu(x)),
+        (torch.Tensor, "relu", lambda x: x * 7, lambda x: x.relu()),
+        (builtins, "sum", lambda _: 77, lambda x: x * sum([1, 2])),
+    ],
+)
+def test_function_that_is_replaced(
+    owner: Any,
+    name: str,
+    new: Callable[..., Any],
+    function: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    special = specialize(function)
+    assert torch.equal(special(ONE), special(ONE))
+    assert (special.stats.hits, special.refusals) == (1, [])
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, new, raising=False)
+        found, wanted = special(ONE), function(ONE)
+    assert torch.equal(found, wanted)
+    assert torch.equal(special(ONE), function(ONE))
+    assert special.stats.hits == 2
+
+
+def test_dtype_that_autocast_takes() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu"):
+            return x @ x
+
+    special = specialize(function)
+    x = torch.ones(2, 2)
+    before = torch.get_autocast_dtype("cpu")
+    assert special(x).dtype == special(x).dtype == before
+    assert (special.stats.hits, special.refusals) == (1, [])
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        assert str(special.explain_miss(x)[0]) == (
+            "functions of torch and of Python: expected what they were, "
+            "found other ones: autocast dtype of cpu"
+        )
+        assert special(x).dtype == torch.float16
+    finally:
+        torch.set_autocast_dtype("cpu", before)
+
+
+# ── the order of sets ────────────────────────────────────────────────────────────────────────────
+
+
+def test_order_of_a_set() -> None:
+    def function(x: torch.Tensor, numbers: Any) -> torch.Tensor:
+        for number in numbers:
+            x = x * 2 + number
+        return x
+
+    special = specialize(function)
+    one, other = {0, 8}, {8}
+    other.add(0)
+    assert one == other
+    assert [*one] != [*other]
+    for make in (set.copy, frozenset):
+        for numbers in (one, other, one):
+            given = numbers if make is set.copy else make(numbers)
+            assert torch.equal(special(ONE, given), function(ONE, given))
+    assert special.refusals == []
+
+
+def test_sets_of_tensors_that_the_call_makes() -> None:
+    special = specialize(lambda *tensors: [*set(tensors)])
+    special(ONE, ONE + 1)
+    assert special.refusals == [
+        "it puts tensors in sets, whose order depends on addresses",
+    ]
