@@ -211,3 +211,16 @@ def test_sets_of_tensors_that_the_call_makes() -> None:
     assert special.refusals == [
         "it puts tensors in sets, whose order depends on addresses",
     ]
+
+
+def test_builtins_of_a_functions_own_are_refused_where_it_names_them() -> None:
+    scope: dict[str, Any] = {"__builtins__": {**vars(builtins), "OWN": 2}, "FACTOR": 3}
+    exec("def own(x): return x * OWN\ndef common(x): return x * FACTOR", scope)
+    x = torch.ones(1)
+    special = specialize(scope["own"])
+    for value in (2, 5):
+        scope["__builtins__"]["OWN"] = value
+        assert special(x).item() == value
+    assert "names OWN, which it takes from builtins of its own" in special.refusals[0]
+    special = specialize(scope["common"])
+    assert (special(x).item(), special(x).item(), special.stats.hits) == (3, 3, 1)

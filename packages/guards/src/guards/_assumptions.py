@@ -330,10 +330,6 @@ class Assumptions:
             self._todo.append((DefaultsSource(source, index), value))
         for key, value in (function.__kwdefaults__ or {}).items():
             self._todo.append((DefaultsSource(source, key), value))
-        # Where there are none when it is made, Python gives it its own.
-        given = function.__globals__.get("__builtins__", builtins)
-        if given is not builtins and given is not vars(builtins):
-            self._refuse(source, "has builtins of its own")
         namespace = self._namespace(source, function)
         for code in all_code(function.__code__):
             self.codes[code] = self._read_code(code, namespace, function.__globals__)
@@ -374,6 +370,8 @@ class Assumptions:
         self._globals_seen.add((id(scope), name))
         if name in scope:
             self._todo.append((place, scope[name]))
+        elif not _has_common_builtins(scope):  # those of named tuples are empty, and name none
+            return f"names {name}, which it takes from builtins of its own"
         elif hasattr(builtins, name):
             self._guard(place, GuardBuilder.NOT_PRESENT)
             self._visit_builtin(name)
@@ -392,6 +390,12 @@ class Assumptions:
         while self._G.setdefault(namespace, vars(builtins)) is not vars(builtins):
             namespace += "'"
         self._todo.append((GetItemSource(GlobalSource(namespace), name), value))
+
+
+def _has_common_builtins(scope: dict[str, Any]) -> bool:
+    # Where there are none when a function is made, Python gives it its own.
+    given = scope.get("__builtins__", builtins)
+    return given is builtins or given is vars(builtins)
 
 
 _CACHED = type(functools.lru_cache(len))
