@@ -224,7 +224,7 @@ def _set(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     if not isinstance(target, cls) or not can_take(target, source):
         return _other_plan(cls, op)(args, kwargs)
     check_keeps_shape(target)
-    take_data(target, source)
+    take_data(target, source, target.is_inference())
     return target
 
 

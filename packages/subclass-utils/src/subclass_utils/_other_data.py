@@ -34,8 +34,10 @@ def can_take(wrapper: Any, other: Any) -> bool:
     return isinstance(other, cls)
 
 
-def take_data(wrapper: Any, other: Any) -> None:
+def take_data(wrapper: Any, other: Any, inference: bool | None = None) -> None:
     """Give a wrapper the outside and the metadata of another tensor, and let both have one data.
+
+    `inference` says whether it is an inference tensor then; else it is one if the other is.
 
     Raises: ViewError where `other` is a view of which the wrapper cannot be told new values.
     """
@@ -54,7 +56,7 @@ def take_data(wrapper: Any, other: Any) -> None:
     inner = [each.data for each in inner_of(value)]
     outside = describe_outside(other)
     disconnect(wrapper)
-    _replace(wrapper, value, inner, outside, other)
+    _replace(wrapper, value, inner, outside, other, inference)
     if step is None and link_of(source) is None and type(source) is cls:
         # The one that lives longer, mostly: what is given as data is often made for that.
         hand_over(source, wrapper)
@@ -65,10 +67,15 @@ def take_data(wrapper: Any, other: Any) -> None:
 
 
 def _replace(
-    wrapper: Any, value: Any, inner: list[Any], outside: dict[str, Any], storage: Any
+    wrapper: Any,
+    value: Any,
+    inner: list[Any],
+    outside: dict[str, Any],
+    storage: Any,
+    inference: bool | None = None,
 ) -> None:
     cls = type(wrapper)
-    made = make_described(cls, outside, inner)
+    made = make_described(cls, outside, inner, inference=inference)
     if storage.layout is torch.strided:
         share_storage(made, storage)
     _data.__set__(wrapper, made)  # type: ignore[attr-defined]
