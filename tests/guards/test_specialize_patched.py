@@ -224,3 +224,26 @@ def test_builtins_of_a_functions_own_are_refused_where_it_names_them() -> None:
     assert "names OWN, which it takes from builtins of its own" in special.refusals[0]
     special = specialize(scope["common"])
     assert (special(x).item(), special(x).item(), special.stats.hits) == (3, 3, 1)
+
+
+class EqualToAll:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+        return x * 7
+
+    def __eq__(self, other: object) -> bool:
+        self.asked += 1
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_what_says_it_is_equal_is_noticed_and_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    special = specialize(nn.ReLU())
+    assert (special(ONE).tolist(), special(ONE).tolist(), special.stats.hits) == ([1, 1], [1, 1], 1)
+    replaced = EqualToAll()
+    monkeypatch.setattr(functional, "relu", replaced)
+    assert special(ONE).tolist() == [7, 7]
+    assert replaced.asked == 0

@@ -94,7 +94,7 @@ class Patchable:
         """Tell whether everything is what it was."""
         for own, give, wanted, absent, _ in self._ready or self._prepare():
             try:
-                if give(own) != wanted:
+                if not all(map(operator.is_, give(own), wanted)):
                     return False
             except KeyError:
                 return False
