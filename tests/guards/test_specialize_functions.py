@@ -386,3 +386,25 @@ def test_scripted_module_is_refused() -> None:
 
     with pytest.raises(UnsupportedGuardError, match="takes a Python function, a method or a mod"):
         specialize(Scripted(2, 2))
+
+
+UNSET, AUTO = ("auto", 2), object()
+
+
+def sized(x: torch.Tensor, size: Any = UNSET, how: Any = AUTO) -> torch.Tensor:
+    return x * 2 if size is UNSET and how is not None else x * 3
+
+
+def with_how(x: torch.Tensor, how: Any = AUTO) -> torch.Tensor:
+    return x * 2 if how is AUTO else x * 3
+
+
+def test_constant_that_is_told_by_its_identity_is_left_alone() -> None:
+    special, x = specialize(sized), torch.ones(1)
+    for size in (UNSET, ("auto", len("ab")), UNSET):
+        assert torch.equal(special(x, size), sized(x, size))
+    assert "asks whether something is UNSET, a constant" in special.refusals[0]
+    other = specialize(with_how)
+    for how in (AUTO, AUTO, object(), AUTO):
+        assert torch.equal(other(x, how), with_how(x, how))
+    assert other.stats.hits == 2

@@ -353,6 +353,9 @@ class Assumptions:
                 problem = problem or self._handing_on(name, scope)
             found = self._visit_global(name, namespace, scope)
             problem = problem or found
+        for name in reading.told_by_identity:
+            if type(scope.get(name)) in _EQUAL_ONES:
+                problem = problem or f"asks whether something is {name}, a constant, by its address"
         self._handed_on |= reading.handed_on
         self._walk.names |= reading.names
         return problem
@@ -398,6 +401,8 @@ def _has_common_builtins(scope: dict[str, Any]) -> bool:
     return given is builtins or given is vars(builtins)
 
 
+# Constants are guarded by what they equal, and there may be several such.
+_EQUAL_ONES = (str, bytes, int, float, complex, tuple, frozenset, range, slice)
 _CACHED = type(functools.lru_cache(len))
 _OF_ENUMS = words("_value_ _name_ __objclass__ _sort_order_ _inverted_")
 

@@ -25,12 +25,14 @@ class CodeReading:
         names: every name that it uses, of globals and of attributes.
         globals: the globals among them, each with whether it is used otherwise than in a call.
         handed_on: the names that are used otherwise than in a call.
+        told_by_identity: the globals that something is told by, or not, with `is`.
     """
 
     problem: str
     names: frozenset[str]
     globals: tuple[tuple[str, bool], ...]
     handed_on: frozenset[str]
+    told_by_identity: frozenset[str]
 
 
 def read_code(code: types.CodeType) -> CodeReading:
@@ -64,7 +66,24 @@ def read_code(code: types.CodeType) -> CodeReading:
         unseen -= {"__setattr__"}  # what dataclasses wrote sets the fields of a new object
     if unseen:
         problem = f"uses .{min(unseen)}, which cannot be seen"
-    return CodeReading(problem, frozenset(code.co_names), tuple(global_names), frozenset(handed_on))
+    return CodeReading(
+        problem,
+        frozenset(code.co_names),
+        tuple(global_names),
+        frozenset(handed_on),
+        frozenset(_told_by_identity(code)),
+    )
+
+
+def _told_by_identity(code: types.CodeType) -> Iterator[str]:
+    """Give the global names that stand at the one or the other side of an `is`."""
+    before: list[dis.Instruction] = []
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IS_OP":
+            for operand in before[-2:]:
+                if operand.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                    yield operand.argval
+        before.append(instruction)
 
 
 def all_code(code: types.CodeType) -> Iterator[types.CodeType]:
