@@ -203,3 +203,20 @@ def test_object_that_is_there_twice_in_a_result() -> None:
     for _ in range(2):
         first, second = special(ONE)
         assert first is second
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"sizes": [1]}, [[1], 2], ([1], 2), {"a": {"b": {1}}}, ({"a": [1]},)],
+    ids=["dict", "list", "tuple", "set in dicts", "in a dict in a tuple"],
+)
+def test_container_within_another_one_is_given_itself(given: Any) -> None:
+    def part(x: torch.Tensor, given: Any) -> Any:
+        return x * 2, next(iter(given.values() if isinstance(given, dict) else given))
+
+    special, x = specialize(part), torch.ones(1)
+    for _ in range(3):
+        _, wanted = part(x, given)
+        _, got = special(x, given)
+        assert got is wanted
+    assert "within another container" in special.refusals[0]

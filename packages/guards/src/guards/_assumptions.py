@@ -70,6 +70,7 @@ class Assumptions:
     Attributes:
         guards: what holds it fast.
         places: each value that was reached, with where it is; for tensors, the first place.
+        within: lists, dicts and sets within containers of constants, which have no place.
         patchable: functions of torch and of Python that must stay what they are.
         codes: the code of every function of the user's that is reached, with why it must not run,
             or an empty text.
@@ -81,6 +82,7 @@ class Assumptions:
         self._named = NamedAttributes(self._walk)
         self.guards = self._walk.guards
         self.places: dict[int, tuple[ValueSource, Any]] = {}
+        self.within: dict[int, Any] = {}
         self.patchable = Patchable()
         self.codes: dict[types.CodeType, str] = {}
         self._globals_seen: set[tuple[int, str]] = set()
@@ -148,6 +150,7 @@ class Assumptions:
         if is_constant_like(value) or (type(value) is tuple and _holds_only_constants(value)):
             self._guard(source, GuardBuilder.CONSTANT_MATCH)
             self._guard_order(source, value)
+            self._note_within(value)
             return
         known = self.places.get(id(value))
         if known is not None:
@@ -157,6 +160,7 @@ class Assumptions:
         if _holds_only_constants(value):
             self._guard(source, GuardBuilder.EQUALS_MATCH)
             self._guard_order(source, value)
+            self._note_within(value)
         elif is_a(value, torch.Tensor):
             self._visit_tensor(source, value)
         elif is_a(value, torch.nn.Module):
@@ -172,6 +176,14 @@ class Assumptions:
     def _guard_order(self, source: ValueSource, value: Any) -> None:
         if holds_sets(value):
             self._guard(source, same_order)
+
+    def _note_within(self, value: Any) -> None:
+        """Note the lists, dicts and sets within a container of constants, which has one guard."""
+        if type(value) in (list, tuple, dict):
+            for part in value.values() if type(value) is dict else value:
+                if type(part) in (list, dict, set):
+                    self.within[id(part)] = part
+                self._note_within(part)
 
     def _visit_other(self, source: ValueSource, value: Any) -> None:
         cls = type(value)

@@ -38,6 +38,8 @@ def write_result(
     known = assumptions.places.get(id(value))
     if known is not None:
         return Place(known[0])
+    if id(value) in assumptions.within:
+        raise CannotSpecialize(f"it gives the {type(value).__name__} within another container")
     if is_a(value, type):
         if is_constant_like(value) or assumptions.reaches_class(value):
             return value
