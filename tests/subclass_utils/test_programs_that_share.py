@@ -19,8 +19,21 @@ CLASSES = [Scaled, Numbers, NumbersInParts, NonZero]
 
 
 def _assign(x: Any, y: Any) -> list[Any]:
+    _check_kinds(x, y)
     x.data = y
     return []
+
+
+def _set(x: Any, y: Any) -> list[Any]:
+    _check_kinds(x, y)
+    x.set_(y)
+    return []
+
+
+def _check_kinds(x: Any, y: Any) -> None:
+    """End a program that gives a wrapper the data of a plain result, which can be but its value."""
+    if isinstance(x, WrapperTensor) is not isinstance(y, WrapperTensor):
+        raise ViewError("these cannot share data")
 
 
 def _drawn(draw: random.Random, tensors: list[torch.Tensor]) -> tuple[str, Step]:
@@ -45,12 +58,14 @@ def _drawn(draw: random.Random, tensors: list[torch.Tensor]) -> tuple[str, Step]
         "mul_": lambda t: [t[i].mul_(number)][1:],
         "zero_": lambda t: [t[i][start:].zero_()][1:],
         "copy_": lambda t: [t[i].copy_(t[j].clone())][1:],
-        "set_": lambda t: [t[i].set_(t[j])][1:],
+        "set_": lambda t: _set(t[i], t[j]),
         "data =": lambda t: _assign(t[i], t[j]),
         "foreach add": lambda t: [torch._foreach_add_([t[i], t[j]], number)][1:],
         "foreach mul": lambda t: [torch._foreach_mul_([t[i], t[j]], number)][1:],
         "out": lambda t: [torch.mul(t[j].clone(), number, out=t[i])][1:],
     }
+    if not x.numel():  # where it lies nothing is, and as it grows it takes place behind the whole
+        del steps["out"]
     name = draw.choice([*steps])
     return f"{name}({i}, {j}, dim={dim}, start={start}, number={number})", steps[name]
 
@@ -76,9 +91,7 @@ def _run(cls: Any, seed: int) -> list[str] | None:
             made = step(wrapped)
         except (ViewError, ResizeError):
             return None
-        except RuntimeError as error:
-            if "incompatible tensor type" in str(error):  # a plain result's `.data = wrapper`
-                return None
+        except RuntimeError:
             made = None
         try:
             wanted = step(plain)

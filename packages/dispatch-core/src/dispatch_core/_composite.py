@@ -21,7 +21,7 @@ from dispatch_core._registry import handle_of
 from dispatch_core._scopes import Scope
 from dispatch_core._whole_call import WholeCall
 
-__all__ = ["is_kept", "keep_composite", "kernel_for_classes", "kernels_held"]
+__all__ = ["is_kept", "keep_composite", "kernel_for_classes", "kernels_held", "stand_behind"]
 
 _lock = threading.RLock()
 _kernels: dict[Any, list[Any]] = {}  # overload: how many users, the library that holds the kernel
@@ -131,6 +131,27 @@ def _drop(ops: Any) -> None:
             held[1]._destroy()
 
 
+_behind: dict[Any, Callable[..., Any]] = {}
+
+
+def stand_behind(op: Any, kernel: Callable[..., Any]) -> None:
+    """Give an operator a kernel for PythonTLSSnapshot, for where it is not kept; for good.
+
+    Torch has one place for kernels of Python for an operator and a key, so this one is called by
+    that of `keep_composite`.
+    """
+    with _lock:
+        _behind[op] = kernel
+        _add_kernels(frozenset([op]))
+
+
+def _as_if_not_kept(op: Any, keys: Any, args: Any, kwargs: Any) -> Any:
+    kernel = _behind.get(op)
+    if kernel is not None:
+        return kernel(keys, *args, **kwargs)
+    return _with_snapshot(lambda: private.call_without_snapshot(op, keys, args, kwargs))
+
+
 def _kernel(op: Any) -> Callable[..., Any]:
     """Make the kernel that decides, call by call, between whole and parts."""
     stops = _stops(op)
@@ -140,11 +161,10 @@ def _kernel(op: Any) -> Callable[..., Any]:
             # Somebody else's kernel is meant, and keeps a place in torch with ours, which is gone.
             return private.call_past_snapshot(op, (keys, *args), kwargs)
         if not is_kept(op) or private.forward_gradients_are_on() or stops(keys):
-            # As if this kernel were not there.
-            return _with_snapshot(lambda: private.call_without_snapshot(op, keys, args, kwargs))
+            return _as_if_not_kept(op, keys, args, kwargs)
         call = WholeCall(op, args, kwargs)
         if call.needs_parts:
-            return _with_snapshot(lambda: private.call_without_snapshot(op, keys, args, kwargs))
+            return _as_if_not_kept(op, keys, args, kwargs)
         return call.run(_hand_to_python)
 
     kernel.__name__ = kernel.__qualname__ = f"keep_composite[{op.name()}]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dispatch_core._composite import is_kept, kernel_for_classes
+from dispatch_core._composite import is_kept, kernel_for_classes, stand_behind
 from dispatch_core._dtype_names import short_dtype
 from dispatch_core._entry import Entry
 from dispatch_core._higher_order import let_classes_answer
@@ -31,6 +31,7 @@ __all__ = [
     "remember",
     "remembered_of",
     "short_dtype",
+    "stand_behind",
     "state_of_caller",
     "tell_of_composites",
 ]

@@ -66,7 +66,17 @@ def linear_kernel(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
                 result = way.without_gradient(input, weight, bias)
             if result is not None:
                 return result
-    result = _redispatch(keys & keys_below_wrapper_key, input, weight, bias)
+    below = keys & keys_below_wrapper_key
+    if (
+        bias is not None
+        and input.dim() != 2
+        and (bias.dim() != 1 or bias.dtype is not input.dtype)
+        and not (stops_before_autograd(keys) or is_kept(_linear))
+    ):
+        # Torch adds such a bias in place, which keeps dtype and size; but not where it is a
+        # subclass.
+        return _redispatch(below, input, weight, None).add_(bias)
+    result = _redispatch(below, input, weight, bias)
     if bias is not None and input.dim() != 2:
         _count_addition(result, input, weight, bias)
     return result

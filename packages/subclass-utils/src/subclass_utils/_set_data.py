@@ -2,8 +2,8 @@
 
 `plain.data = wrapper` asks no class, but torch asks an operator whether the one may become the
 other. A kernel of our own answers that. Another one is for `set_` with a place in a wrapper, where
-torch asks no class but for the storage. They are for the key that every subclass carries: the
-wrappers' own key is not on all of them. They are registered when this is imported, as those of
+torch asks no class but for the storage. They are for the key that every subclass carries, as the
+wrappers' own key is not on all of them. They are put there when this is imported, as those of
 `_whole` are.
 """
 
@@ -13,13 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from dispatch_core._for_subclass_utils import stand_behind
 
 from subclass_utils._errors import ViewError
-from subclass_utils._torch_private import (
-    KEY_OF_SUBCLASSES,
-    keys_below_subclasses,
-    register_kernels,
-)
+from subclass_utils._torch_private import keys_below_subclasses
 from subclass_utils._wrapper import WrapperTensor
 
 __all__: list[str] = []
@@ -53,6 +50,5 @@ def _set_to_part(
 
 
 _set = torch.ops.aten.set_.source_Tensor_storage_offset
-_kept = register_kernels("aten", KEY_OF_SUBCLASSES)
-_kept("aten::_has_compatible_shallow_copy_type", _may_become)
-_kept("aten::set_.source_Tensor_storage_offset", _set_to_part)
+stand_behind(_asked, _may_become)
+stand_behind(_set, _set_to_part)

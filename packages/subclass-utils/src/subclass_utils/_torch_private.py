@@ -23,7 +23,6 @@ __all__ = [
     "COMPOSITE_KEY",
     "HIGHER_ORDER_OPERATOR",
     "KEY_OF_ALL_CALLS",
-    "KEY_OF_SUBCLASSES",
     "WRAPPER_KEY",
     "apply_node",
     "as_plain_tangent",
@@ -115,10 +114,9 @@ keys_below_all_calls: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(
     _look_up(torch._C, "_parse_dispatch_key")(KEY_OF_ALL_CALLS)
 )
 
-KEY_OF_SUBCLASSES = "PythonTLSSnapshot"
-"""A dispatch key that every subclass with a `__torch_dispatch__` carries, whoever wrote it."""
-
 keys_below_subclasses: Any = _look_up(torch._C, "_dispatch_keyset_full_after")(_snapshot_key)
+"""The keys after PythonTLSSnapshot, which every subclass with a `__torch_dispatch__` carries."""
+
 dispatch_keys: Callable[[torch.Tensor], Any] = _look_up(torch._C, "_dispatch_keys")
 
 
