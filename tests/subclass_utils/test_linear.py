@@ -243,3 +243,30 @@ def test_gradient_of_linear_comes_in_operators_to_a_mode() -> None:
     with Names() as mode:
         total.backward()
     assert "aten::mm" in mode.seen
+
+
+ODD_BIASES = {
+    "of double": ((4, 2, 3), torch.ones(5, dtype=torch.float64)),
+    "of complex numbers": ((4, 2, 3), torch.ones(5, dtype=torch.complex64)),
+    "of two dims": ((4, 2, 3), torch.ones(1, 5)),
+    "of a place each": ((4, 2, 3), torch.ones(4, 2, 5)),
+    "of one number": ((4, 2, 3), torch.ones(())),
+    "greater than the result": ((3,), torch.ones(4, 5)),
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", ODD_BIASES)
+def test_odd_bias_is_added_as_to_a_plain_result(name: str, grad: bool) -> None:
+    size, bias = ODD_BIASES[name]
+
+    def outcome(make: Any) -> Any:
+        given = [make(each.clone()) for each in (torch.ones(size), torch.ones(5, 3), bias)]
+        given[1].requires_grad_(grad)
+        try:
+            made = linear(*given)
+        except RuntimeError:
+            return "refused"
+        return made.dtype, made.size(), made.stride(), made._version, made.requires_grad
+
+    assert outcome(Named) == outcome(lambda each: each)

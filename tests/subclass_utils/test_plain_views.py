@@ -478,3 +478,11 @@ def test_view_of_a_handlers_view_writes_where_it_is(view: Any, write: Any) -> No
     write(view(plain), plain)
     assert torch.equal(whole.to_plain(), plain)
     assert torch.equal(part.to_plain(), view(plain))
+
+
+def test_place_outside_of_the_wrapper_is_named() -> None:
+    x = Requantised.from_plain(torch.arange(6.0).view(2, 3))
+    x.resize_(3)
+    view = x[2:].as_strided((2,), (1,))
+    with pytest.raises(ViewError, match=r"size \[2\], stride \[1\] and offset 2, lies outside"):
+        view.to_plain()

@@ -87,12 +87,24 @@ class PlainView(WrapperTensor):
         return source
 
     def _part_of(self, memory: torch.Tensor) -> torch.Tensor:
-        """Give the part of the wrapper's memory that this is a view of."""
+        """Give the part of the wrapper's memory that this is a view of.
+
+        Raises: ViewError where the wrapper has no memory there: `as_strided` may name any place.
+        """
         if memory.dtype is not self.dtype:
             storage = memory.untyped_storage()
             flat = memory.as_strided((storage.nbytes() // memory.itemsize,), (1,), 0)
             memory = flat.view(self.dtype)
-        return memory.as_strided(self.size(), self.stride(), self.storage_offset())
+        try:
+            return memory.as_strided(self.size(), self.stride(), self.storage_offset())
+        except RuntimeError as error:
+            if "out of bounds for storage" not in str(error):
+                raise
+            raise ViewError(
+                f"this view, of size {[*self.size()]}, stride {[*self.stride()]} and offset "
+                f"{self.storage_offset()}, lies outside of the {type(self.source).__qualname__} "
+                f"it is of, which has {memory.untyped_storage().nbytes()} bytes"
+            ) from None
 
     def _write_part(self, plain: torch.Tensor) -> None:
         """Write a new value where this, or the wrapper, has a conjugate or negative bit."""
