@@ -71,7 +71,7 @@ def linear_kernel(keys: Any, input: Any, weight: Any, bias: Any = None) -> Any:
         bias is not None
         and input.dim() != 2
         and (bias.dim() != 1 or bias.dtype is not input.dtype)
-        and not (stops_before_autograd(keys) or is_kept(_linear))
+        and not (stops_before_autograd(keys) or is_kept(_linear) or has_tangents())
     ):
         # Torch adds such a bias in place, which keeps dtype and size; but not where it is a
         # subclass.
