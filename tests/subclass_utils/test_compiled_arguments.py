@@ -16,6 +16,7 @@ from tests.subclass_utils.wrappers import (
     RequantisedInParts,
     ScaledOnPlain,
     Unit,
+    Versioned,
 )
 
 aten = torch.ops.aten
@@ -41,19 +42,6 @@ def _add_and_count(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 def _exchange_elem(self: Any, other: Any) -> Any:
     self.elem = self.elem * other
     return self
-
-
-class Generation(Requantised):
-    """Every new value is of the next generation."""
-
-    metadata = ("generation",)
-    generation: int = 0
-
-    @classmethod
-    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
-        made = super().from_plain(plain)
-        made.generation = 0 if like is None else like.generation + 1
-        return made
 
 
 class Rescaled(Requantised):
@@ -198,9 +186,9 @@ def test_write_into_two_views_of_one_wrapper_loses_none_of_them() -> None:
 
 
 CHANGES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-    "metadata by from_plain": (Generation, lambda x: x.copy_(torch.ones(3, 3))),
-    "metadata through a view": (Generation, lambda x: x[0].fill_(3)),
-    "metadata through detach": (Generation, lambda x: x.detach().add_(1)),
+    "metadata by from_plain": (Versioned, lambda x: x.copy_(torch.ones(3, 3))),
+    "metadata through a view": (Versioned, lambda x: x[0].fill_(3)),
+    "metadata through detach": (Versioned, lambda x: x.detach().add_(1)),
     "metadata by a handler": (Counting, lambda x: x.add_(1)),
     "shape after a write": (Requantised, lambda x: x.add_(1).t_()),
 }

@@ -19,34 +19,26 @@ from tests.subclass_utils.wrappers import (
     RequantisedInParts,
     Scaled,
     Unit,
+    Versioned,
 )
 
 aten = torch.ops.aten
 
 
-class Versioned(Requantised):
-    """Its metadata is another one after every write; its row has numbers of its own."""
-
-    metadata = ("writes",)
-    writes: int = 0
-
-    @classmethod
-    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
-        made = super().from_plain(plain)
-        made.writes = 0 if like is None else like.writes + 1
-        return made
+class VersionedRows(Versioned):
+    """Its row has numbers of its own, and a negative the scale."""
 
 
-@Versioned.table.implements(aten.select.int)
+@VersionedRows.table.implements(aten.select.int)
 def _copied_row(self: Any, dim: Any, index: Any) -> Any:
-    row = Versioned(self.numbers.select(dim, index).clone(), self.scale)
+    row = VersionedRows(self.numbers.select(dim, index).clone(), self.scale)
     row.writes = self.writes
     return row
 
 
-@Versioned.table.implements(aten.neg.default)
+@VersionedRows.table.implements(aten.neg.default)
 def _with_the_same_scale(self: Any) -> Any:
-    return Versioned(-self.numbers, self.scale)
+    return VersionedRows(-self.numbers, self.scale)
 
 
 def made(cls: Any) -> Any:
@@ -81,7 +73,7 @@ PARTS: dict[str, Callable[[Any], Any]] = {
     "detached row": lambda x: x.detach()[2],
     "data": lambda x: x.data,
 }
-CLASSES = (Measured, Halves, Requantised, RequantisedInParts, Versioned)
+CLASSES = (Measured, Halves, Requantised, RequantisedInParts, VersionedRows)
 # Pickle copies the memory of each tensor, so those that have nothing else share nothing.
 CASES = [(c, way) for c in CLASSES for way in WAYS if (c, way) != (Measured, "pickle")]
 
@@ -150,7 +142,7 @@ def test_part_whose_shape_was_changed_is_copied_alone(cls: Any, way: str) -> Non
     assert torch.equal(numbers_of(part2), numbers_of(part))
 
 
-@pytest.mark.parametrize("cls", [Measured, Requantised, Versioned])
+@pytest.mark.parametrize("cls", [Measured, Requantised, VersionedRows])
 def test_deep_copied_parameter_shares_its_data_with_nobody(cls: Any) -> None:
     for make in (torch.clone, lambda plain: cls.from_plain(plain)):
         parameter = torch.nn.Parameter(make(torch.ones(2)))
@@ -174,7 +166,7 @@ def test_deep_copied_parameters_share_an_inner_tensor_that_is_one_object() -> No
 @pytest.mark.parametrize("way", ["pickle", "torch.save"])
 def test_entries_of_a_saved_state_dict_share_what_tied_parameters_do(way: str) -> None:
     module = torch.nn.Module()
-    module.one = module.other = torch.nn.Parameter(made(Versioned))
+    module.one = module.other = torch.nn.Parameter(made(VersionedRows))
     state = WAYS[way](module.state_dict())
     state["one"].mul_(3)
     assert torch.equal(numbers_of(state["other"]), numbers_of(state["one"]))
@@ -189,7 +181,7 @@ def by_flat_state_dict(wrappers: Any) -> Any:
 @pytest.mark.parametrize("way", [*WAYS, "flatten_state_dict"])
 @pytest.mark.parametrize("written", [0, 1])
 def test_copies_keep_apart_what_a_handler_handed_on(way: str, written: int) -> None:
-    x = made(Versioned)
+    x = made(VersionedRows)
     copies = {**WAYS, "flatten_state_dict": by_flat_state_dict}[way]([x, -x])
     before = numbers_of(copies[1 - written])
     copies[written].add_(100)

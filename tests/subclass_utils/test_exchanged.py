@@ -13,30 +13,13 @@ from dispatch_core import ops
 from subclass_utils import ViewError, WrapperTensor
 from torch import nn
 
+from tests.subclass_utils.wrappers import Requantised
+
 aten = ops.aten
 
 
-class Scaled(WrapperTensor):
+class Scaled(Requantised):
     """Numbers with a scale that hangs on the values."""
-
-    numbers: torch.Tensor
-    scale: torch.Tensor
-
-    inner_tensors = ("numbers", "scale")
-    without_handler = "to_plain"
-
-    @staticmethod
-    def __new__(cls: type[Any], numbers: torch.Tensor, scale: torch.Tensor) -> Any:
-        return torch.Tensor._make_wrapper_subclass(
-            cls,
-            numbers.size(),
-            strides=numbers.stride(),
-            storage_offset=numbers.storage_offset(),
-            dtype=numbers.dtype,
-        )
-
-    def to_plain(self) -> torch.Tensor:
-        return self.numbers * self.scale
 
     @classmethod
     def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:

@@ -107,6 +107,19 @@ class Requantised(WrapperTensor):
         return cls((plain / scale).round().to(torch.int16), scale)
 
 
+class Versioned(Requantised):
+    """Its metadata is another one after every write."""
+
+    metadata = ("writes",)
+    writes: int = 0
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        made = super().from_plain(plain)
+        made.writes = 0 if like is None else like.writes + 1
+        return made
+
+
 class RequantisedInParts(Requantised):
     """The same, with handlers for views: a part has the scale of the whole."""
 

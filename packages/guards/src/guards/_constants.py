@@ -23,7 +23,6 @@ __all__ = [
     "constant_key",
     "holds_nan",
     "is_constant",
-    "is_constant_type",
     "obstacle",
     "same_constant",
     "spell",
@@ -45,11 +44,6 @@ _BY_REPR = (float, complex)
 _PLAIN = frozenset((*_BY_VALUE, *_SINGLE, *_BY_REPR))
 _SEQUENCES = frozenset((tuple, list, torch.Size))
 _SETS = frozenset((set, frozenset))
-
-
-def is_constant_type(cls: type) -> bool:
-    """Tell whether every value of exactly this class is a constant."""
-    return cls in _PLAIN
 
 
 def is_constant(value: object) -> bool:

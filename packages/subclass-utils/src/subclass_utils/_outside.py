@@ -102,28 +102,7 @@ def takes_composites(tensor: Any) -> bool:
 
 def give_keys(wrapper: Any) -> None:
     """Give a wrapper the dispatch keys of our own that its class has come to need."""
-    inference = wrapper.is_inference()
-    with inference_mode(inference):
-        layout = wrapper.layout
-        strided = layout is torch.strided
-        made = new_outside(
-            type(wrapper),
-            wrapper.size(),
-            wrapper.stride() if strided else None,
-            wrapper.storage_offset() if strided else None,
-            wrapper.dtype,
-            layout,
-            wrapper.device,
-            False,
-            layout not in _LAYOUTS,
-        )
-        if wrapper.is_conj():
-            set_conj(made, True)
-        if wrapper.is_neg():
-            set_neg(made, True)
-        if strided:
-            share_storage(made, wrapper)
-        _set_data(wrapper, made)
+    _set_data(wrapper, alias_outside(type(wrapper), wrapper, wrapper))
 
 
 def _register_kernels() -> None:
