@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -223,3 +225,77 @@ def test_autocast_casts_as_without() -> None:
         result = torch.nn.functional.linear(x, w)
     assert result.dtype is torch.bfloat16
     assert "linear.default" in names.seen
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_autocast_reaches_what_a_handler_of_the_whole_calls(mode: Any) -> None:
+    x = torch.arange(9.0).view(3, 3).requires_grad_()
+
+    def run() -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16), mode():
+            return torch.einsum("ij,jk->ik", x, x / 7)
+
+    want = run()
+    with keep_composite(aten.einsum), Names() as names:
+        got = run()
+    assert "einsum.default" in names.seen
+    assert got.dtype is torch.bfloat16
+    assert torch.equal(got, want)
+    if want.requires_grad:
+        grads = [torch.autograd.grad(y.float().sum(), x)[0] for y in (want, got)]
+        assert torch.equal(*grads)
+
+
+# ── what is kept for the backward ─────────────────────────────────────────────────────────────────
+
+
+def _kept_linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    with keep_composite(aten.linear), Names():
+        return torch.nn.functional.linear(x, weight)
+
+
+@pytest.mark.parametrize("of", ["x", "weight"])
+def test_only_what_the_gradient_needs_must_stay_as_it_is(of: str) -> None:
+    tensors = {"x": torch.randn(2, 3), "weight": torch.randn(4, 3)}
+    for written in tensors:
+        leaf = tensors[of].clone().requires_grad_()
+        call = {name: leaf * 1 if name == of else tensors[name].clone() for name in tensors}
+        y = _kept_linear(**call)
+        direct = torch.nn.functional.linear(**call).sum()
+        want = torch.autograd.grad(direct, leaf, retain_graph=True)
+        with torch.no_grad():
+            call[written].add_(1)
+        if written == of:
+            assert torch.equal(torch.autograd.grad(y.sum(), leaf)[0], want[0])
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.sum().backward()
+
+
+def test_what_the_gradient_does_not_need_is_not_kept() -> None:
+    weight = torch.randn(4, 3)
+    for trained in (False, True):
+        x = torch.randn(2, 3).requires_grad_() * 1
+        alive = weakref.ref(x)
+        y = _kept_linear(x, weight.requires_grad_(trained))
+        del x
+        gc.collect()
+        assert (alive() is not None) is trained
+        y.sum().backward()
+
+
+def test_operator_that_cannot_run_without_data_keeps_all() -> None:
+    library = torch.library.Library("tests_keep_all", "DEF")
+    library.define("shifted(Tensor x) -> Tensor")
+    library.impl("shifted", lambda x: x * 1 + x.min().item(), "CompositeImplicitAutograd")
+    leaf = torch.randn(3, requires_grad=True)
+    x = leaf * 1
+    with keep_composite(torch.ops.tests_keep_all.shifted), Names():
+        y = torch.ops.tests_keep_all.shifted(x)
+    (grad,) = torch.autograd.grad(y.sum(), leaf, retain_graph=True)
+    assert torch.equal(grad, torch.ones(3))
+    with torch.no_grad():
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    library._destroy()

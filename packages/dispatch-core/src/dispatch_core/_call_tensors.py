@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["fill", "walk"]
+from dispatch_core import _torch_private as private
+
+__all__ = ["SymbolicSizeError", "fill", "fill_without_data", "walk", "without_data"]
 
 Tensor = torch.Tensor
 
@@ -44,3 +46,40 @@ def fill(template: Any, tensors: list[Any]) -> Any:
     if isinstance(template, dict):
         return {key: fill(item, tensors) for key, item in template.items()}
     return template
+
+
+def fill_without_data(template: Any, stand_ins: list[Any], devices: set[torch.device]) -> Any:
+    """Put stand-ins without data into the holes, and their device where it said one of others."""
+    return _moved(fill(template, stand_ins), devices)
+
+
+def _moved(value: Any, devices: set[torch.device]) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("meta") if value in devices else value
+    if isinstance(value, list | tuple):
+        return type(value)(_moved(item, devices) for item in value)
+    if isinstance(value, dict):
+        return {key: _moved(item, devices) for key, item in value.items()}
+    return value
+
+
+class SymbolicSizeError(Exception):
+    """Looking at a symbolic size would settle it."""
+
+
+def without_data(tensor: Tensor) -> Tensor:
+    """Make a tensor that looks like another one, on the device that has no memory.
+
+    Raises: SymbolicSizeError; RuntimeError for a tensor without strides.
+    """
+    if any(type(size) is not int for size in (*tensor.size(), *tensor.stride())):
+        raise SymbolicSizeError
+    with private.disable_dispatch():
+        made = torch.empty_strided(
+            tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta"
+        )
+        if tensor.is_conj():
+            made = made.conj()
+        if tensor.is_neg():
+            made = torch._neg_view(made)
+        return made.detach().requires_grad_(tensor.requires_grad)

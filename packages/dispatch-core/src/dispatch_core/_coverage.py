@@ -89,7 +89,7 @@ def measure(
             if answering(types) and not private.mode_stack_size():
                 return NotImplemented  # torch asks the classes, with this mode still on
             if private.sets_bits(func, args):
-                with private.with_bits_resolved():
+                with private.as_in_parts():
                     return func(*args, **(kwargs or {}))
             return func(*args, **(kwargs or {}))
 

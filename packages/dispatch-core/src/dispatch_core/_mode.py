@@ -83,7 +83,7 @@ class DispatchMode(TorchDispatchMode):
         table = self.table
         entry = table._entries[func]
         if entry.composite and private.may_set_bits(entry.composite, args):
-            with private.with_bits_resolved():
+            with private.as_in_parts():
                 result = self._answer(func, types, args, kwargs)
                 return hand_on(func, types, args, kwargs) if result is NotImplemented else result
         if entry.simple:  # the same as _answer, one call less
@@ -221,7 +221,7 @@ def _honest(own: Any) -> Callable[..., Any]:
             kwargs = {}
         kind = known[func][0]
         if kind and private.may_set_bits(kind, args):
-            with private.with_bits_resolved():
+            with private.as_in_parts():
                 return answer(self, func, types, args, kwargs)
         return answer(self, func, types, args, kwargs)
 

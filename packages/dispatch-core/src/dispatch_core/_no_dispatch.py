@@ -56,7 +56,7 @@ class _NoDispatch(QuietMode):
         if types:
             _refuse_wrappers(func, args, kwargs or {})
         if private.sets_bits(func, args):
-            with private.disable_dispatch(), private.with_bits_resolved():
+            with private.disable_dispatch(), private.as_in_parts():
                 return func(*args, **(kwargs or {}))
         with private.disable_dispatch():
             return func(*args, **(kwargs or {}))

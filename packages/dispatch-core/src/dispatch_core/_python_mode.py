@@ -74,7 +74,7 @@ class _PythonMode(DispatchMode, Scope):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if private.sets_bits(func, args):
-            with private.with_bits_resolved():
+            with private.as_in_parts():
                 return self._ask(func, types, args, kwargs or {})
         return self._ask(func, types, args, kwargs or {})
 

@@ -150,7 +150,7 @@ class Recorder(DispatchMode):
         entry = table._entries[func]
         if table.missing == "next" and entry.kind == "missing":
             if entry.composite and private.may_set_bits(entry.composite, args):
-                with private.with_bits_resolved():
+                with private.as_in_parts():
                     result = func(*args, **kwargs)
             else:
                 result = func(*args, **kwargs)

@@ -376,7 +376,7 @@ class HandlerTable:
             kwargs = {}
         entry = self._entries[func]
         if entry.composite and private.may_set_bits(entry.composite, args):
-            with private.with_bits_resolved():
+            with private.as_in_parts():
                 result = self._answer(func, types, args, kwargs)
         elif entry.simple:  # the same as _answer, one call less
             try:

@@ -30,6 +30,7 @@ __all__ = [
     "TorchDispatchMode",
     "all_operator_names",
     "are_keys",
+    "as_in_parts",
     "call_below",
     "call_past_snapshot",
     "call_python_handlers",
@@ -80,7 +81,6 @@ __all__ = [
     "sets_bits",
     "skip_in_dynamo",
     "state_of_caller",
-    "with_bits_resolved",
 ]
 
 
@@ -260,6 +260,11 @@ _restore_caller: Callable[[], AbstractContextManager[None]] = look_up(
     torch._C, "_RestorePythonTLSSnapshot"
 )
 _is_excluded: Callable[[Any], bool] = look_up(torch._C, "_dispatch_tls_is_dispatch_key_excluded")
+_any_autocast: Callable[[], bool] = look_up(torch._C, "_is_any_autocast_enabled")
+_autocast_keys: Any = _key_set(look_up(_key, "AutocastCPU"))
+for _name in _key.__members__:
+    if _name.startswith("Autocast"):
+        _autocast_keys = _autocast_keys.add(getattr(_key, _name))
 _included: Callable[[], Any] = look_up(torch._C, "_dispatch_tls_local_include_set")
 _excluded: Callable[[], Any] = look_up(torch._C, "_dispatch_tls_local_exclude_set")
 _force_keys: Callable[[Any, Any], AbstractContextManager[None]] = look_up(
@@ -291,13 +296,18 @@ def _restored_without_modes() -> Iterator[None]:
             yield
 
 
-def with_bits_resolved() -> AbstractContextManager[None]:
-    """Let operators that are called in a handler resolve conjugate and negative bits.
+def as_in_parts() -> AbstractContextManager[None]:
+    """Let operators called in the handler of a composite operator do what its parts would do.
 
-    Torch excludes the keys that do, because it has resolved the arguments of the handler's own
-    operator. The parts of a composite operator may set such bits themselves.
+    They resolve conjugate and negative bits, which the parts may set themselves, and follow
+    autocast where it was on for the call. Torch excludes the keys that do, because for the
+    handler's own operator they have had their turn.
     """
     rest = _excluded().remove(_key.Conjugate).remove(_key.Negative)
+    if _is_excluded(_key.PythonTLSSnapshot):
+        with _restore_caller():
+            if _any_autocast():
+                rest = (rest - _autocast_keys) | (_excluded() & _autocast_keys)
     return _force_keys(_included(), rest)
 
 

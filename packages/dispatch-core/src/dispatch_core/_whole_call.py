@@ -9,7 +9,9 @@ from typing import Any
 import torch
 
 from dispatch_core import _torch_private as private
+from dispatch_core._autocast import Autocast
 from dispatch_core._call_tensors import fill, walk
+from dispatch_core._gradient_needs import LikePlain, needed_by_gradient
 from dispatch_core._registry import handle_of
 from dispatch_core._whole_view import as_views, shares_memory
 
@@ -17,6 +19,8 @@ __all__ = ["WholeCall"]
 
 Tensor = torch.Tensor
 Run = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 class WholeCall:
@@ -89,6 +93,8 @@ class WholeCall:
         result = self._hand_over(hand_to_python)
         flat: list[Tensor] = []
         self._result_template = walk(result, flat.append)
+        if self.needs_gradient and self._is_recorded(flat):
+            return result
         views = as_views(self.op, self._template, self.tensors, flat)
         if views is not None:
             return fill(self._result_template, list(views))
@@ -96,6 +102,15 @@ class WholeCall:
             return result
         self._flat_result = flat
         return self._as_node(hand_to_python)
+
+    def _is_recorded(self, results: Sequence[Tensor]) -> bool:
+        """Say whether autograd has seen to all results, as where a handler ran the parts."""
+        return bool(results) and all(
+            result.grad_fn is not None and not any(result is tensor for tensor in self.tensors)
+            if result.is_floating_point() or result.is_complex()
+            else not result._is_view()
+            for result in results
+        )
 
     def _run_writing(self, hand_to_python: Run) -> Any:
         if self.needs_gradient:
@@ -129,14 +144,7 @@ class WholeCall:
 
     def forward(self, ctx: Any, hand_to_python: Run, grad_enabled: bool) -> tuple[Any, ...]:
         """Keep what the gradient needs, and run the operator if it has not run yet."""
-        saved: list[Tensor | None] = list(self.tensors)
-        for position, before in self._before.items():
-            saved[position] = before
-        ctx.beside = {}
-        for position in self._hidden_writes():
-            saved[position] = None
-            ctx.beside[position] = self.tensors[position].detach().clone()
-        ctx.save_for_backward(*saved)
+        self._save(ctx)
         flat = self._flat_result
         if flat is None:
             self._random.save()
@@ -156,6 +164,25 @@ class WholeCall:
         self._args, self._kwargs, self.tensors = (), {}, []
         self._before, self._flat_result = {}, None
         return tuple(flat)
+
+    def _save(self, ctx: Any) -> None:
+        """Save the arguments whose values the gradient needs, and how the others look."""
+        saved: list[Tensor | None] = list(self.tensors)
+        for position, before in self._before.items():
+            saved[position] = before
+        beside: dict[int, Tensor | LikePlain] = {
+            position: self.tensors[position].detach().clone() for position in self._hidden_writes()
+        }
+        self._autocast = Autocast(self.tensors)
+        needed = needed_by_gradient(self.op, self._template, self.tensors, self._autocast.settings)
+        for position, tensor in enumerate(self.tensors):
+            if position not in (*needed, *self._before, *self._written, *beside):
+                plain = type(tensor) in _PLAIN and not private.has_python_key(tensor)
+                beside[position] = LikePlain(tensor) if plain else tensor.detach()
+        for position in beside:
+            saved[position] = None
+        ctx.beside = beside
+        ctx.save_for_backward(*saved)
 
     def _hidden_writes(self) -> list[int]:
         """List what is written to although the schema does not say so.
@@ -177,9 +204,9 @@ class WholeCall:
         tensors = list(ctx.saved_tensors)
         wanted = ctx.needs_input_grad[3:]
         again = torch.is_grad_enabled()
-        for position, before in ctx.beside.items():
-            tensors[position] = before
-        with torch.enable_grad(), self._random.restored():
+        for position, look in ctx.beside.items():
+            tensors[position] = look.make() if isinstance(look, LikePlain) else look
+        with torch.enable_grad(), self._random.restored(), self._autocast.restored():
             # Distinct stand-ins, because arguments may be the same tensor or depend on each other.
             own = [
                 tensor

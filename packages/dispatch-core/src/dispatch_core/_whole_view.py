@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._call_tensors import fill, walk
+from dispatch_core._call_tensors import fill, fill_without_data, walk, without_data
 from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
 from dispatch_core._no_dispatch import is_memoryless
@@ -68,10 +68,27 @@ def shares_memory(one: Tensor, other: Tensor) -> bool:
 
 
 def _may_share(op: Any, tensors: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
-    if any(shares_memory(result, tensor) for result in results for tensor in tensors):
+    if any(
+        shares_memory(result, tensor) or _has_data_of(result, tensor)
+        for result in results
+        for tensor in tensors
+    ):
         return True
     # The memory of wrappers is elsewhere.
     return op not in _computing and any(map(_is_wrapper, tensors))
+
+
+def _has_data_of(result: Tensor, tensor: Tensor) -> bool:
+    """Say whether a result looks at the whole of another tensor's data, just as that does."""
+    of_wrappers = getattr(type(result), "_has_data_of", None)
+    if of_wrappers is not None:
+        return bool(of_wrappers(result, tensor))
+    return (
+        type(result) is type(tensor)
+        and not _is_wrapper(result)
+        and _geometry(result) == _geometry(tensor)
+        and shares_memory(result, tensor)
+    )
 
 
 def _is_wrapper(tensor: Tensor) -> bool:
@@ -102,15 +119,17 @@ class _Plan:
         """Say whether a handler answered with what the parts give."""
         if len(results) != len(self.origins):
             return False
-        if len({id(result) for result in results}) != len(set(self.origins)):
-            return False
+        seen: set[int] = set()
         for result, (part, at) in zip(results, self.origins, strict=True):
-            if part == _ARGUMENT:
-                if result is not tensors[at]:
+            if part != _ARGUMENT:
+                if not self._is_like(result, self.parts[part].results[at]):
                     return False
-            elif not self._is_like(result, self.parts[part].results[at]):
+                seen.add(id(result))
+            elif result is tensors[at] or _has_data_of(result, tensors[at]):
+                seen.add(id(tensors[at]))  # which is what the parts give
+            else:
                 return False
-        return True
+        return len(seen) == len(set(self.origins))
 
     def _is_like(self, result: Tensor, wanted: Tensor) -> bool:
         if result._is_view() or result.requires_grad:  # a handler has seen to it
@@ -135,9 +154,10 @@ def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) 
     try:
         for tensor in tensors:
             if private.has_python_key(tensor) and id(tensor) not in stand_ins:
-                stand_ins[id(tensor)] = _without_data(tensor)
+                stand_ins[id(tensor)] = without_data(tensor)
         given = [stand_ins.get(id(tensor), tensor) for tensor in tensors]
-        args, kwargs = fill(template, list(given))
+        moved = {tensor.device for tensor in tensors if id(tensor) in stand_ins}
+        args, kwargs = fill_without_data(template, list(given), moved)
         with nothing_kept(), watch:
             walk(parts(*args, **kwargs), results.append)
     except Exception:  # also: two devices, data that decides
@@ -151,21 +171,6 @@ def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) 
     if not all(id(result) in places for result in results):
         return None
     return _Plan(watch.parts, [places[id(result)] for result in results], bool(stand_ins))
-
-
-def _without_data(tensor: Tensor) -> Tensor:
-    """Make a tensor that looks like another one, on the device that has no memory."""
-    if any(type(size) is not int for size in (*tensor.size(), *tensor.stride())):
-        raise _NoViews  # looking at a symbolic size would settle it
-    with private.disable_dispatch():
-        made = torch.empty_strided(
-            tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta"
-        )
-        if tensor.is_conj():
-            made = made.conj()
-        if tensor.is_neg():
-            made = torch._neg_view(made)
-        return made.detach().requires_grad_(tensor.requires_grad)
 
 
 class _Watch(QuietMode):
@@ -183,6 +188,10 @@ class _Watch(QuietMode):
     ) -> Any:
         if func._schema.is_mutable:
             raise _NoViews
+        parts = private.composite_kernel(func)
+        if parts is not None:  # as under inference mode
+            with private.state_of_caller(), self:
+                return parts(*args, **(kwargs or {}))
         with private.disable_dispatch():
             result = func(*args, **(kwargs or {}))
         given: list[Tensor] = []
@@ -213,6 +222,10 @@ class _Answer(QuietMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        parts = private.composite_kernel(func)
+        if parts is not None:
+            with private.state_of_caller(), self:
+                return parts(*args, **(kwargs or {}))
         index = self._next
         self._next += 1
         part = self._plan.parts[index]

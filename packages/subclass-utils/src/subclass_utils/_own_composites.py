@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from dispatch_core import HandlerTable
 from dispatch_core._for_subclass_utils import (
     kernel_for_classes,
@@ -26,11 +27,12 @@ from subclass_utils._torch_private import (
     COMPOSITE_KEY,
     composite_key,
     fall_through,
+    is_alias_of,
     is_composite_implicit,
     register_kernels,
 )
 
-__all__ = ["follow_tables", "take_whole"]
+__all__ = ["follow_tables", "has_data_of", "take_whole"]
 
 _lock = threading.RLock()
 _kept: list[Any] = []  # the library by which other operators pass the key by
@@ -98,3 +100,56 @@ def _wanted(op: Any) -> Callable[[Sequence[Any], Mapping[str, Any]], bool]:
         return first is not None and first._entries[op].is_named
 
     return is_wanted
+
+
+# ── results that are the argument ───────────────────────────────────────────────────────────────
+
+
+def has_data_of(one: Any, other: Any) -> bool:
+    """Say whether a wrapper holds nothing but what another one holds, in the same memory.
+
+    A handler that makes a wrapper anew of what `to` or `flatten` gave for the inner tensor does
+    so where that was the inner tensor itself.
+    """
+    cls = type(one)
+    return (
+        cls is type(other)
+        and all(_is_same(getattr(one, n), getattr(other, n)) for n in cls.inner_tensors)
+        and _look(one) == _look(other)
+        and all(_is_equal(getattr(one, n), getattr(other, n)) for n in cls.metadata)
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return False
+    if hasattr(type(one), "inner_tensors"):
+        return has_data_of(one, other)
+    return (
+        type(one) is type(other) is torch.Tensor
+        and one.layout is other.layout is torch.strided
+        and is_alias_of(one, other)
+        and _look(one) == _look(other)
+    )
+
+
+def _look(tensor: Any) -> tuple[Any, ...]:
+    if tensor.layout is not torch.strided:
+        return tensor.size(), tensor.dtype, tensor.layout
+    place = tensor.size(), tensor.stride(), tensor.storage_offset()
+    return (*place, tensor.dtype, tensor.layout, tensor.is_conj(), tensor.is_neg())
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Compare metadata, without asking objects that may answer as they like."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    if isinstance(one, dict):
+        return [*one] == [*other] and all(map(_is_equal, one.values(), other.values()))
+    return isinstance(one, bool | int | float | complex | str | bytes) and bool(one == other)

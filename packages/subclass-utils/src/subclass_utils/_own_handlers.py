@@ -79,6 +79,8 @@ class _General:
             and bool(roles.arguments)
             and roles.arguments[0].position == 0
         )
+        # Those that are views in any case say so by `aliases` too; they are seen to give one.
+        self.may_copy = self.views and entry.composite == "implicit"
         self.connects = None if not self.views or cls._transparent else _connecting(func)
         writes = roles is not None and (roles.writes or bool(roles.unsaid))
         self.writes = OwnWrites(cls, func, roles) if roles is not None and writes else None
@@ -98,15 +100,30 @@ class _General:
 
     def finish(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
         """Do what there is to do with a result."""
-        if self.views and args:
+        copied = self.may_copy and self._is_copy(args, kwargs, result)
+        if self.views and args and not copied:
             result = all_views_of(result, args[0])
         if self.after is not None:
             self.after.in_step(args, kwargs, result)
-        if self.connects is not None and args:
+        if self.connects is not None and args and not copied:
             return self.connects(args, kwargs, result)
-        if self.lends:
+        if self.lends or copied:
             _lend(self.cls, args, kwargs, result)
         return result
+
+    def _is_copy(self, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> bool:
+        """Say whether the operator copies, which `reshape` does where it cannot give a view."""
+        source: Any = args[0] if args else None
+        if not type(result) is type(source) is self.cls or result is source:
+            return False
+        if self.cls._transparent and not _is_inference_mode():
+            return False  # the inner tensors tell
+        from subclass_utils._plain_view import is_copy
+
+        try:
+            return is_copy(source, lambda meta: self.func(meta, *args[1:], **kwargs))
+        except Exception:  # to a device, which takes the data
+            return not _have_common_of(self.cls)(result, source)
 
     def finish_handler(
         self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any

@@ -290,6 +290,16 @@ def placed_like_view(
     return placed
 
 
+def is_copy(wrapper: Any, call: Callable[[torch.Tensor], Any]) -> bool:
+    """Say whether an operator copies a tensor that lies like a wrapper, rather than view it.
+
+    Raises: NotImplementedError, and others, where that cannot be told without the data.
+    """
+    with without_modes() if others_are_watching() else nullcontext():
+        meta = _outside_of(wrapper)
+        return not is_alias_of(call(meta), meta)
+
+
 def reshape_view(view: Any, call: Callable[[torch.Tensor], Any] | None) -> None:
     """Change the place of a view as an operator in place does; None for one that needs memory.
 

@@ -26,7 +26,7 @@ from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._memory import NoMemory
 from subclass_utils._other_data import can_take, take_data
 from subclass_utils._outside import keys_of, outside_like
-from subclass_utils._own_composites import follow_tables, take_whole
+from subclass_utils._own_composites import follow_tables, has_data_of, take_whole
 from subclass_utils._plans import make_plan, run_whole, run_without_handler, runs_in_parts
 from subclass_utils._roles import each_in
 from subclass_utils._shared_data import connect, make_from_plain, reclaim, root_of
@@ -302,6 +302,10 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     def _runs_in_parts(cls, func: Any) -> bool:
         """Say whether an operator is none of its own to this class: its parts arrive instead."""
         return not cls._entries[func].is_named and runs_in_parts(func)
+
+    def _has_data_of(self, other: torch.Tensor) -> bool:
+        """Say whether a wrapper that a handler made is another one, made anew."""
+        return has_data_of(self, other)
 
     # ── data ────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,316 @@
+"""What whole handlers give where the operator gives its argument, a view of it, or a copy."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from subclass_utils import WrapperTensor
+
+from tests.subclass_utils.wrappers import ScaledOnPlain
+
+aten = torch.ops.aten
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "reshape": lambda x: x.reshape(12),
+    "reshape to the same": lambda x: x.reshape(3, 4),
+    "reshape that copies": lambda x: x.t().reshape(12),
+    "flatten": lambda x: x.flatten(),
+    "flatten of one dim": lambda x: x[0].flatten(),
+    "flatten that copies": lambda x: x.t().flatten(),
+    "contiguous": lambda x: x.contiguous(),
+    "contiguous that copies": lambda x: x.t().contiguous(),
+    "to the same dtype": lambda x: x.to(torch.float32),
+    "to the same device": lambda x: x.to("cpu"),
+    "to with a copy": lambda x: x.to(torch.float32, copy=True),
+    "dropout in eval": lambda x: F.dropout(x, 0.5, training=False),
+    "dropout in training": lambda x: F.dropout(x, 0.0),
+    "movedim": lambda x: x.movedim(0, 1),
+    "T": lambda x: x.T,
+    "expand_as": lambda x: x.expand_as(x),
+    "chunk": lambda x: x.chunk(2)[1],
+}
+
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "none": lambda x, result: None,
+    "result": lambda x, result: result.mul_(2),
+    "argument": lambda x, result: x.mul_(2),
+    "fill": lambda x, result: result.fill_(1),
+    "both": lambda x, result: (result.mul_(2), x.mul_(2)),
+}
+
+
+class Anew(WrapperTensor):
+    """Its handlers wrap whatever the inner tensor gives."""
+
+    metadata = ("tags",)
+    tags: tuple[str, ...] = ("one",)
+    elem: torch.Tensor
+
+
+class AnewOfTwo(ScaledOnPlain):
+    """The same, of whole numbers and a scale."""
+
+
+class RunsWithout(Anew):
+    """Answers as without a handler."""
+
+
+@Anew.table.implements(
+    aten.reshape,
+    aten.flatten,
+    aten.contiguous,
+    aten.to,
+    aten.dropout,
+    aten.movedim,
+    aten.numpy_T,
+    aten.chunk,
+)
+def _anew(func: Any, *args: Any, **kwargs: Any) -> Any:
+    got = func(args[0].elem, *args[1:], **kwargs)
+    return [Anew(part) for part in got] if isinstance(got, list | tuple) else Anew(got)
+
+
+@Anew.table.implements(aten.expand_as.default)
+def _expand_as(self: Any, other: Any) -> Any:
+    return Anew(self.elem.expand_as(other.elem))
+
+
+@AnewOfTwo.table.implements(
+    aten.reshape,
+    aten.flatten,
+    aten.contiguous,
+    aten.movedim,
+    aten.numpy_T,
+    aten.chunk,
+    aten.t,
+)
+def _two_anew(func: Any, *args: Any, **kwargs: Any) -> Any:
+    got = func(args[0].numbers, *args[1:], **kwargs)
+    if isinstance(got, list | tuple):
+        return [AnewOfTwo(part, args[0].scale) for part in got]
+    return AnewOfTwo(got, args[0].scale)
+
+
+@AnewOfTwo.table.implements(aten.dropout.default)
+def _dropout(input: Any, p: float, train: bool) -> Any:
+    if train:
+        return AnewOfTwo.run_without_handler(aten.dropout.default, input, p, train)
+    return AnewOfTwo(input.numbers, input.scale)
+
+
+@RunsWithout.table.implements(
+    aten.reshape,
+    aten.flatten,
+    aten.contiguous,
+    aten.to,
+    aten.dropout,
+    aten.movedim,
+    aten.numpy_T,
+    aten.chunk,
+    aten.expand_as,
+)
+def _without(func: Any, *args: Any, **kwargs: Any) -> Any:
+    return RunsWithout.run_without_handler(func, *args, **kwargs)
+
+
+def _plain(tensor: Any) -> list[Any]:
+    value = tensor.to_plain() if isinstance(tensor, WrapperTensor) else tensor
+    values: list[Any] = value.detach().tolist()
+    return values
+
+
+def _attempt(*args: Any) -> list[Any]:
+    try:
+        return _outcome(*args)
+    except RuntimeError as error:  # as where there are several views
+        return ["refused", "is a view and" in str(error)]
+
+
+def _outcome(wrap: Callable[[torch.Tensor], Any], call: Any, write: Any, grad: bool) -> list[Any]:
+    leaf = wrap(torch.arange(12.0).view(3, 4).clone())
+    if grad:
+        leaf = leaf.detach().requires_grad_()
+    x = leaf * 1 if grad else leaf
+    result = call(x)
+    write(x, result)
+    seen: list[Any] = [_plain(x), _plain(result), result is x, result.requires_grad]
+    for tensor in (x, result):
+        seen += [tensor.is_inference(), tensor._is_view()]
+        seen.append(None if tensor.is_inference() else tensor._version)
+    if grad and result.requires_grad:
+        (result.sum() + (x * x).sum()).backward()
+        seen.append(_plain(leaf.grad))
+    return seen
+
+
+@pytest.mark.parametrize("grad", ["grad", "none", "no_grad", "inference_mode"])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("cls", [Anew, RunsWithout, AnewOfTwo])
+def test_result_is_the_argument_a_view_or_a_copy_as_a_plain_one(
+    cls: Any, name: str, write: str, grad: str
+) -> None:
+    modes: dict[str, Any] = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+    want, got = (
+        modes.get(grad, torch.enable_grad)()(_attempt)(
+            wrap, CALLS[name], WRITES[write], grad == "grad"
+        )
+        for wrap in (lambda plain: plain, cls.from_plain)
+    )
+    assert got == want
+
+
+def test_write_into_what_the_gradient_needs_is_an_error() -> None:
+    for wrap in (torch.clone, Anew.from_plain):
+        x = wrap(torch.ones(3)).requires_grad_()
+        y = x * 1
+        loss = (y * y).sum()
+        with torch.no_grad():
+            y.to(torch.float32).mul_(5)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+def test_wrapper_made_anew_with_other_metadata_is_no_argument() -> None:
+    class Tagged(Anew):
+        pass
+
+    @Tagged.table.implements(aten.to.dtype)
+    def to(
+        self: Any,
+        dtype: Any,
+        non_blocking: Any = False,
+        copy: Any = False,
+        memory_format: Any = None,
+    ) -> Any:
+        return Tagged(self.elem.to(dtype), (*self.tags, str(dtype)))
+
+    x: Any = Tagged(torch.ones(2))
+    got = x.to(torch.float32)
+    assert got is not x
+    assert (x.tags, got.tags) == (("one",), ("one", "torch.float32"))
+
+
+# ── what the node of a whole operator keeps ─────────────────────────────────────────────────────
+
+
+class Frozen(ScaledOnPlain):
+    """A weight that has a handler for linear."""
+
+
+@Frozen.table.implements(aten.linear.default)
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    return F.linear(input, weight.to_plain(), bias)
+
+
+def test_input_of_a_frozen_weight_may_be_written_and_is_not_kept() -> None:
+    weight = Frozen.from_plain(torch.eye(4))
+    leaf = torch.ones(2, 4, requires_grad=True)
+    x = leaf * 1
+    x += F.linear(x, weight)  # a residual
+    (grad,) = torch.autograd.grad(x.sum(), leaf)
+    assert torch.equal(grad, torch.full((2, 4), 2.0))
+    x = leaf * 1
+    kept = weakref.ref(x)
+    y = F.linear(x, weight)
+    del x
+    gc.collect()
+    assert kept() is None
+    (grad,) = torch.autograd.grad(y.sum(), leaf)
+    assert torch.equal(grad, torch.ones(2, 4))
+
+
+def test_what_the_gradient_needs_must_not_be_written() -> None:
+    weight = Frozen.from_plain(torch.eye(4)).requires_grad_()
+    x = torch.ones(2, 4)
+    y = F.linear(x, weight)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_wrapper_that_the_gradient_does_not_need_may_be_written() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.linear.default)
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+        return Own(F.linear(input.elem, weight.elem))
+
+    x: Any = Own(torch.ones(2, 4))
+    weight: Any = Own(torch.ones(3, 4), requires_grad=True)
+    frozen: Any = Own(torch.ones(3, 4))
+    leaf: Any = Own(torch.ones(2, 4), requires_grad=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        _add_after(x, weight).backward()
+    _add_after(leaf * 1, frozen).backward()
+    assert torch.equal(leaf.grad.elem, torch.full((2, 4), 3.0))
+
+
+def _add_after(x: Any, weight: Any) -> Any:
+    loss = F.linear(x, weight).sum()
+    with torch.no_grad():
+        x.add_(1)
+    return loss
+
+
+# ── autocast ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["handler", "without"])
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_autocast_is_on_in_a_whole_handler_and_for_its_gradient(how: str, mode: Any) -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.einsum.default)
+    def einsum(equation: Any, tensors: Any, *, path: Any = None) -> Any:
+        if how == "without":
+            return Own.run_without_handler(aten.einsum.default, equation, tensors, path=path)
+        return Own(torch.einsum(equation, [tensor.elem for tensor in tensors]))
+
+    torch.manual_seed(0)
+    plain = torch.randn(3, 3, requires_grad=True)
+    wrapped: Any = Own(plain.detach(), requires_grad=True)
+
+    def call(x: Any) -> Any:
+        return torch.einsum("ij,jk->ik", x, x)
+
+    with torch.autocast("cpu", torch.bfloat16), mode():
+        want, got = call(plain), call(wrapped)
+    assert got.dtype is got.elem.dtype is torch.bfloat16
+    assert torch.equal(got.elem, want)
+    assert call(wrapped).dtype is torch.float32
+    if want.requires_grad:
+        want.float().sum().backward()
+        got.float().sum().backward()
+        assert plain.grad is not None
+        assert torch.equal(wrapped.grad.elem, plain.grad)
+
+
+def test_autocast_that_a_backward_runs_in_does_not_reach_the_parts() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    seen: list[torch.dtype] = []
+
+    @Own.table.implements(aten.einsum.default)
+    def einsum(equation: Any, tensors: Any, *, path: Any = None) -> Any:
+        return Own(torch.einsum(equation, [tensor.elem for tensor in tensors]))
+
+    @Own.table.implements(aten.bmm.default)
+    def bmm(self: Any, mat2: Any) -> Any:
+        seen.append(self.dtype)
+        return Own(torch.bmm(self.elem, mat2.elem))
+
+    x: Any = Own(torch.randn(3, 3), requires_grad=True)
+    y = torch.einsum("ij,jk->ik", x, x).sum()
+    with torch.autocast("cpu", torch.bfloat16):
+        y.backward()
+    assert seen[0] is torch.float32
