@@ -347,3 +347,75 @@ def test_operator_gives_the_same_when_it_is_repeated(info: Any) -> None:
         arguments = (sample.input, *sample.args)
         for seed in range(2):
             twins.call(lambda arguments=arguments: tuple(map(own, arguments)), seed)  # type: ignore[misc]
+
+
+# ── warnings and profilers ───────────────────────────────────────────────────────────────────────
+
+
+def test_function_of_torch_that_warns_goes_on_warning() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softmax(x)
+
+    special, x = specialize(function), torch.ones(2)
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            special(x)
+        assert len(caught) == 1
+    with pytest.raises(UserWarning, match="Implicit dimension choice"):
+        special(x)
+    assert special.refusals[0] == (
+        "_get_softmax_dim of torch/nn/functional.py warns, as no record would"
+    )
+
+
+def test_nothing_is_recorded_where_torch_warns_always() -> None:
+    special, x = specialize(double), torch.ones(2)
+    torch.set_warn_always(True)
+    try:
+        assert special(x).tolist() == special(x).tolist() == [2, 2]
+    finally:
+        torch.set_warn_always(False)
+    assert special.refusals == ["torch warns always, of what no record would do"] * 2
+    assert special(x).tolist() == special(x).tolist() == [2, 2]
+    assert special.stats.hits == 1
+
+
+def ignore(*_: object) -> None:
+    pass
+
+
+def test_profiler_that_code_sets_stays() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        sys.setprofile(ignore)
+        return x * 2
+
+    try:
+        specialize(function)(torch.ones(2))
+        assert sys.getprofile() is ignore
+    finally:
+        sys.setprofile(None)
+
+
+def set_profiler(_: object) -> int:
+    sys.setprofile(ignore)
+    return 2
+
+
+def test_profiler_that_is_set_unseen_stays() -> None:
+    special = specialize(lambda x: next(map(set_profiler, [x])) * x)
+    try:
+        special(torch.ones(2))
+        assert sys.getprofile() is ignore
+    finally:
+        sys.setprofile(None)
+    assert special.refusals
+
+
+def test_code_that_may_see_that_it_is_watched_is_not_watched() -> None:
+    special = specialize(lambda x: x * 2 if sys.getprofile() is None else x * 3)
+    collects = specialize(lambda x: x * 2 if gc.isenabled() else x * 3)
+    for function in (special, collects):
+        assert [function(torch.ones(1)).item() for _ in range(2)] == [2, 2]
+    assert special.refusals[0] == "it names getprofile, which may tell that a call is watched"
+    assert collects.refusals[0] == "it names isenabled, which may tell that a call is watched"

@@ -83,6 +83,7 @@ class OfRows(nn.Softmax):
 
 Made = dataclasses.make_dataclass("Made", [("n", int, 2)])
 layer = nn.Identity()
+WEIGHT = nn.Parameter(torch.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,79 @@ def test_attribute_that_is_put_where_it_is_trusted(
     assert (special.stats.hits, special.refusals) == (1, [])
     monkeypatch.setattr(owner, name, values[1])
     assert first_number(special, ONE) == first_number(function, ONE)
+
+
+PLUGIN = types.ModuleType("plugin")
+
+
+def of_tensor(x: Any) -> Any:
+    try:
+        return x * x.later
+    except AttributeError:
+        return x
+
+
+def of_parameter(x: Any) -> Any:
+    try:
+        return WEIGHT * WEIGHT.later  # type: ignore[attr-defined]
+    except AttributeError:
+        return x
+
+
+def of_module(x: Any) -> Any:
+    try:
+        return x * PLUGIN.later
+    except AttributeError:
+        return x
+
+
+def of_torch(x: Any) -> Any:
+    try:
+        return x * torch.later  # type: ignore[attr-defined]
+    except AttributeError:
+        return x
+
+
+def of_function_of_torch(x: Any) -> Any:
+    try:
+        return x * functional.softmax.later  # type: ignore[attr-defined]
+    except AttributeError:
+        return x
+
+
+@pytest.mark.parametrize(
+    ("owner", "function"),
+    [
+        (torch.Tensor, of_tensor),
+        (torch.Tensor, of_parameter),
+        (nn.Parameter, of_parameter),
+        (PLUGIN, of_module),
+        (torch, of_torch),
+        (functional.softmax, of_function_of_torch),
+    ],
+)
+def test_attribute_that_comes_later_and_is_missed_by_an_error(
+    owner: Any, function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    special = specialize(function)
+    assert first_number(special, ONE) == first_number(special, ONE) == 1
+    monkeypatch.setattr(owner, "unrelated", 7, raising=False)
+    assert first_number(special, ONE) == first_number(special, ONE) == 1
+    assert (special.stats.hits, special.refusals) == (3, [])
+    for value in (5, 6):
+        monkeypatch.setattr(owner, "later", value, raising=False)
+        assert first_number(special, ONE) == value
+    monkeypatch.delattr(owner, "later")
+    assert first_number(special, ONE) == 1
+
+
+def test_attribute_that_a_function_of_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functional.softmax, "later", 2, raising=False)
+    special = specialize(of_function_of_torch)
+    assert first_number(special, ONE) == first_number(special, ONE) == 2
+    monkeypatch.setattr(functional.softmax, "later", 3)
+    assert first_number(special, ONE) == 3
+    assert (special.stats.hits, special.refusals) == (1, [])
 
 
 def test_attribute_of_a_class_that_code_of_torch_alone_reads(
@@ -143,6 +217,12 @@ def attend(x: torch.Tensor) -> torch.Tensor:
         (nn.Module, "_call_impl", lambda self, x: x * 7, lambda x: relu(x)),
         (torch.Tensor, "relu", lambda x: x * 7, lambda x: x.relu()),
         (builtins, "sum", lambda _: 77, lambda x: x * sum([1, 2])),
+        (torch.Tensor, "__add__", lambda x, _: x * 7, lambda x: x + 1),
+        (torch.Tensor, "__radd__", lambda x, _: x * 7, lambda x: sum([x, x])),
+        (torch.Tensor, "__neg__", lambda x: x * 7, lambda x: -x),
+        (torch.Tensor, "__len__", lambda _: 7, lambda x: x * len(x)),
+        (nn.Parameter, "relu", lambda x: x * 7, lambda _: WEIGHT.relu()),
+        (nn.Parameter, "__mul__", lambda x, _: x + 7, lambda _: WEIGHT * 2),
     ],
 )
 def test_function_that_is_replaced(

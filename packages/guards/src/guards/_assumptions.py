@@ -13,7 +13,7 @@ import functools
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -24,7 +24,7 @@ from guards._constants import is_constant, spell, type_name
 from guards._emit import is_heap_type
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
-from guards._named_attributes import NamedAttributes
+from guards._named_attributes import TABLES_OF_ENUMS, NamedAttributes
 from guards._patchable import Patchable, not_patched
 from guards._plain_objects import layout_of, slot_values
 from guards._reached_checks import (
@@ -32,13 +32,15 @@ from guards._reached_checks import (
     bare_tensors,
     distinct_objects,
     holds_sets,
+    leaves,
+    same_identities,
     same_order,
     whole_classes,
 )
 from guards._settings import CACHES_PARAMETRIZATIONS, SettingSource
 from guards._trust import is_of_torch
 from guards._understood import is_pure_builtin, is_understood, is_understood_class, words
-from guards._user_code import all_code, read_code
+from guards._user_code import all_code, catches_errors, operators_in, read_code
 from guards._value_sources import (
     AttrSource,
     CellContentsSource,
@@ -55,6 +57,7 @@ from guards._walk import CannotSpecialize, Walk
 __all__ = ["Assumptions", "CannotSpecialize", "is_constant_like"]
 
 _MOST = 50_000
+_TELL_OF_WATCHING = words("getprofile setprofile isenabled get_count get_stats get_objects")
 
 _HOOKS = (
     "_forward_hooks",
@@ -86,6 +89,7 @@ class Assumptions:
         self.patchable = Patchable()
         self.codes: dict[types.CodeType, str] = {}
         self._globals_seen: set[tuple[int, str]] = set()
+        self._tells_constants = False  # by their identity: there may be several equal ones
         self._handed_on: set[str] = set()  # names that code uses otherwise than in calling them
         self._todo = self._walk.todo
         self._todo += [(LocalSource(key), value) for key, value in L.items()]
@@ -118,7 +122,15 @@ class Assumptions:
         for source, called in self._walk.not_understood:
             if called is None or called in self._handed_on:
                 self._refuse(source, "may be called unseen, by other functions of C")
-        self.patchable.note_names(self._walk.names)
+        for name in sorted(_TELL_OF_WATCHING & self._walk.names):
+            raise CannotSpecialize(f"it names {name}, which may tell that a call is watched")
+        # What lacks an attribute may be told from what has it by an error that code catches.
+        catches = any(map(catches_errors, self.codes))
+        self.patchable.note_names(self._walk.names, absent=catches)
+        for code in self.codes:
+            self.patchable.note_names(operators_in(code))
+        for owner, name in self._walk.absent if catches else ():
+            self.patchable.note(owner, [name])
         self._guard(GlobalStateSource(), not_patched, patchable=self.patchable)
         distinct = [source for source, _ in self.places.values()]
         self._guard(GlobalStateSource(), distinct_objects, sources=distinct)
@@ -126,6 +138,14 @@ class Assumptions:
         self._guard(GlobalStateSource(), whole_classes, sources=classes)
         tensors = [source for source, _ in self.tensors()]
         self._guard(GlobalStateSource(), bare_tensors, sources=tensors)
+        self._guard(
+            GlobalStateSource(),
+            same_identities,
+            constants=self._walk.constants,
+            keyed=self._walk.keyed,
+            fixed=[code.co_consts for code in self.codes],
+            only_nan=not self._tells_constants,
+        )
 
     def _guard(self, source: ValueSource, create: Callable[..., Any], **options: Any) -> None:
         self._walk.guard(source, create, **options)
@@ -143,14 +163,15 @@ class Assumptions:
         if is_a(value, type) and not is_constant_like(value):
             self._guard(source, GuardBuilder.ID_MATCH)
             self._named.visit_class(source, value)
+            if issubclass(value, enum.Enum):
+                self._visit_enum(source, value)
             return
         if is_a(value, enum.Enum):
             self._visit_member_of_enum(source, value)
             return
         if is_constant_like(value) or (type(value) is tuple and _holds_only_constants(value)):
             self._guard(source, GuardBuilder.CONSTANT_MATCH)
-            self._guard_order(source, value)
-            self._note_within(value)
+            self._visit_constant(source, value)
             return
         known = self.places.get(id(value))
         if known is not None:
@@ -159,8 +180,7 @@ class Assumptions:
         self.places[id(value)] = (source, value)
         if _holds_only_constants(value):
             self._guard(source, GuardBuilder.EQUALS_MATCH)
-            self._guard_order(source, value)
-            self._note_within(value)
+            self._visit_constant(source, value)
         elif is_a(value, torch.Tensor):
             self._visit_tensor(source, value)
         elif is_a(value, torch.nn.Module):
@@ -173,9 +193,19 @@ class Assumptions:
         else:
             self._visit_other(source, value)
 
-    def _guard_order(self, source: ValueSource, value: Any) -> None:
+    def _visit_constant(self, source: ValueSource, value: Any) -> None:
         if holds_sets(value):
             self._guard(source, same_order)
+        self._note_within(value)
+        self._note_members(source, leaves(value))
+
+    def _note_members(self, source: ValueSource, constants: Iterable[Any]) -> None:
+        """Hold fast the names and values of members of enums among constants."""
+        for member in constants:
+            if is_a(member, enum.Enum):
+                if not _tells_a_constant(member):
+                    self._refuse(source, f"holds {spell(member)}, whose value may change")
+                self.patchable.note(member, ("_value_", "_name_"))
 
     def _note_within(self, value: Any) -> None:
         """Note the lists, dicts and sets within a container of constants, which has one guard."""
@@ -191,7 +221,7 @@ class Assumptions:
             self._visit_container(source, value)
         elif cls is set and is_constant(value):
             self._guard(source, GuardBuilder.SET_MATCH)
-            self._guard_order(source, value)
+            self._visit_constant(source, value)
         elif cls is types.FunctionType:
             self._visit_function(source, value)
         elif cls is types.MethodType:
@@ -241,6 +271,22 @@ class Assumptions:
         if extra:
             self._refuse(source, f"has attributes of its own: {', '.join(extra)}")
         self._walk.remember(member)
+        self._visit_own(source, {k: v for k, v in own.items() if k in ("_name_", "_value_")})
+
+    def _visit_enum(self, source: ValueSource, cls: type[enum.Enum]) -> None:
+        """Follow what the class itself tells of its members, in each of the ways to ask it."""
+        for table in TABLES_OF_ENUMS:
+            place, found = AttrSource(source, table), getattr(cls, table)
+            constant = is_constant(found)  # values that are objects may be keys
+            self._guard(
+                place, GuardBuilder.EQUALS_MATCH if constant else GuardBuilder.SEQUENCE_LENGTH
+            )
+        for name, member in cls._member_map_.items():
+            if _tells_a_constant(member):
+                self._note_members(source, [member])
+            else:
+                place = AttrSource(source, "_member_map_")
+                self._todo.append((GetItemSource(place, name), member))
 
     def _visit_tensor(self, source: ValueSource, tensor: torch.Tensor) -> None:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
@@ -256,6 +302,7 @@ class Assumptions:
         if is_a(value, dict):
             if not all(map(is_constant, value)):
                 self._refuse(source, "has keys that are objects")
+            self._note_members(source, leaves(tuple(value)))
             self._guard(source, GuardBuilder.DICT_KEYS_MATCH)
             parts: Any = value.items()
         else:
@@ -366,8 +413,7 @@ class Assumptions:
             found = self._visit_global(name, namespace, scope)
             problem = problem or found
         for name in reading.told_by_identity:
-            if type(scope.get(name)) in _EQUAL_ONES:
-                problem = problem or f"asks whether something is {name}, a constant, by its address"
+            self._tells_constants |= not name or is_constant(scope.get(name))
         self._handed_on |= reading.handed_on
         self._walk.names |= reading.names
         return problem
@@ -413,8 +459,6 @@ def _has_common_builtins(scope: dict[str, Any]) -> bool:
     return given is builtins or given is vars(builtins)
 
 
-# Constants are guarded by what they equal, and there may be several such.
-_EQUAL_ONES = (str, bytes, int, float, complex, tuple, frozenset, range, slice)
 _CACHED = type(functools.lru_cache(len))
 _OF_ENUMS = words("_value_ _name_ __objclass__ _sort_order_ _inverted_")
 
@@ -426,6 +470,11 @@ def is_constant_like(value: Any) -> bool:
     return type(value) in (frozenset, torch.Size, slice, range) or (
         is_constant(value) and type(value) not in (list, dict, set, tuple, types.CodeType)
     )
+
+
+def _tells_a_constant(member: enum.Enum) -> bool:
+    told = member.__dict__.get("_value_")
+    return is_constant_like(told) or (type(told) is tuple and all(map(is_constant_like, told)))
 
 
 def _holds_only_constants(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import types
 from typing import Any
@@ -20,7 +21,7 @@ from guards._understood import is_understood, is_understood_class, words
 from guards._value_sources import AttrSource, GetItemSource, TypeSource
 from guards._walk import Walk
 
-__all__ = ["NamedAttributes"]
+__all__ = ["TABLES_OF_ENUMS", "NamedAttributes"]
 
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
 _CONSTRUCTION = words("__init__ __new__ __post_init__")
@@ -29,6 +30,8 @@ _SELDOM_RUN = words(
     "__deepcopy__ __init_subclass__ __class_getitem__ __sizeof__ __dir__"
 )
 _NO_MEMBERS = words("__dict__ __weakref__ __slots__")
+# What classes of members say of these.
+TABLES_OF_ENUMS = ("_member_names_", "_member_map_", "_value2member_map_")
 # What the interpreter keeps of functions and classes themselves, and what any code may change.
 _OF_FUNCTIONS = words(
     "__name__ __qualname__ __module__ __doc__ __annotations__ __defaults__ __kwdefaults__"
@@ -122,11 +125,15 @@ class NamedAttributes:
             elif name in owner.__dict__:
                 place: ValueSource = GetItemSource(AttrSource(source, "__dict__"), name)
                 self._walk.todo.append((place, owner.__dict__[name]))
+            else:
+                self._walk.absent.append((owner, name))
             return
         if name in _OF_CLASSES:
             told = AttrSource(source, name)
             self._walk.todo.append((told, told.read(owner)))
             return
+        if name in TABLES_OF_ENUMS and issubclass(owner, enum.Enum):
+            return  # whoever finds the class follows them
         if name in _NO_MEMBERS or _fetch.class_attribute(owner, name) is MISSING:
             return
         trusted = is_trusted_class(next(b for b in owner.__mro__ if name in vars(b)))
@@ -163,6 +170,7 @@ class NamedAttributes:
         if name not in namespace:
             if not of_torch and "__getattr__" in namespace:
                 self._walk.refuse(source, f"makes its attribute {name} when it is asked")
+            self._walk.absent.append((module, name))
             return
         value = namespace[name]
         place = GetItemSource(AttrSource(source, "__dict__"), name)
@@ -181,6 +189,7 @@ class NamedAttributes:
                 self._walk.not_understood.append((place, name))
             if is_a(value, types.FunctionType):
                 self._walk.remember(value)
+                self.add_owner(place, value)
             self.refuse_higher_order(place, value)
             self._walk.guard(place, GuardBuilder.FUNCTION_MATCH)
         elif is_constant(value):

@@ -21,6 +21,7 @@ from guards._emit import Emitter
 from guards._fetch import MISSING, is_a
 from guards._guard import Guard
 from guards._trust import is_trusted_module
+from guards._user_code import operators_in
 
 __all__ = ["Patchable", "not_patched"]
 
@@ -35,7 +36,7 @@ class Patchable:
     def __init__(self) -> None:
         self._entries: dict[int, tuple[Any, Mapping[str, Any], dict[str, Any]]] = {}
         self._readers: dict[str, tuple[Callable[[], Any], Any]] = {}
-        self._ready: list[tuple[Mapping[str, Any], Any, tuple[Any, ...], frozenset[str], str]] = []
+        self._ready: list[tuple[Any, Any, Any, frozenset[str], list[Any]]] = []
 
     def note(self, owner: Any, names: Iterable[str]) -> None:
         """Note what entries of a module or class are, or that there are none."""
@@ -45,10 +46,12 @@ class Patchable:
             entries.setdefault(name, own.get(name, MISSING))
         self._ready = []
 
-    def note_names(self, names: Iterable[str]) -> None:
-        """Note what names mean that are asked of a tensor."""
-        wanted = _members_of_tensors.union(vars(torch.Tensor)).intersection(names)
+    def note_names(self, names: Iterable[str], *, absent: bool = False) -> None:
+        """Note what names mean that are asked of a tensor; those too that mean nothing yet."""
+        known = _members_of_tensors.union(vars(torch.Tensor), vars(torch.nn.Parameter))
+        wanted = names if absent else known.intersection(names)
         self.note(torch.Tensor, wanted)
+        self.note(torch.nn.Parameter, wanted)
 
     def note_torch_code(self, frame: types.FrameType, path: str) -> None:
         """Note what a function of torch is reached through, and what it names."""
@@ -65,7 +68,7 @@ class Patchable:
                 ]
                 if mine:
                     self.note(base, mine)
-        self.note_names(used)
+        self.note_names([*used, *operators_in(code)])
         if path == _AUTOCAST:
             for device in ("cpu", "cuda"):
                 read = _dtype_reader(device)
@@ -92,33 +95,37 @@ class Patchable:
 
     def hold(self) -> bool:
         """Tell whether everything is what it was."""
-        for own, give, wanted, absent, _ in self._ready or self._prepare():
+        for own, give, wanted, absent, last in self._ready or self._prepare():
             try:
                 if not all(map(operator.is_, give(own), wanted)):
                     return False
             except KeyError:
                 return False
-            if absent and not own.keys().isdisjoint(absent):
-                return False
+            # What is new in a namespace comes last.
+            if absent and (len(own) != last[0] or next(reversed(own), None) is not last[1]):
+                now = len(own), next(reversed(own), None)
+                if not own.keys().isdisjoint(absent):
+                    return False
+                last[:] = now
         readers = self._readers
         return not readers or all(read() is value for read, value in readers.values())
 
     def _prepare(self) -> list[Any]:
         ready = []
-        for owner, own, entries in self._entries.values():
+        for _, own, entries in self._entries.values():
             there = {name: value for name, value in entries.items() if value is not MISSING}
             absent = frozenset(entries.keys() - there.keys())
             names = [*there]
             give = operator.itemgetter(*names, names[0]) if names else _nothing
             wanted = (*there.values(), there[names[0]]) if names else ()
-            ready.append((own, give, wanted, absent, owner.__name__))
+            ready.append((own, give, wanted, absent, [-1, None]))
         self._ready = ready
         return ready
 
     def changed(self) -> str:
         """Name what is not what it was."""
         found = [
-            f"{owner.__name__}.{name}"
+            f"{getattr(owner, '__name__', owner)}.{name}"
             for owner, own, entries in self._entries.values()
             for name, value in entries.items()
             if own.get(name, MISSING) is not value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ __all__ = [
     "bare_tensors",
     "distinct_objects",
     "holds_sets",
+    "leaves",
+    "same_identities",
     "same_order",
     "whole_classes",
 ]
@@ -102,35 +104,55 @@ def bare_tensors(builder: GuardBuilder, guard: Guard, sources: list[ValueSource]
         builder.add(guard, BareCheck(sources))
 
 
-def names_of(cls: Any) -> tuple[tuple[str, ...], ...]:
-    """Give the names of the attributes of a class and of its bases."""
-    return tuple([tuple(base.__dict__) for base in cls.__mro__])
+def names_of(cls: Any) -> dict[int, tuple[str, ...]]:
+    """Give the names of the attributes of a class and of its bases, by their addresses."""
+    return {id(base): tuple(base.__dict__) for base in cls.__mro__}
 
 
 class ClassesCheck(Check):
-    """These classes have no further attributes, such as special methods that come later."""
+    """These classes have their bases, and no further attributes, such as later special methods."""
 
     code = "CLASSES"
 
     def __init__(self, sources: Sequence[ValueSource], classes: Sequence[Any]) -> None:
         self.sources = tuple(sources)
+        # Bases live while their classes have them: no other one can have their addresses.
         self.names = tuple(map(names_of, classes))
+        self._wanted = (
+            [tuple(names) for names in self.names],
+            {base: names for found in self.names for base, names in found.items()},
+        )
+
+    def hold(self, *classes: Any) -> bool:
+        """Tell whether classes have the bases and attributes that they had."""
+        orders, names = self._wanted
+        seen: set[int] = set()
+        for cls, order in zip(classes, orders, strict=True):
+            mro = cls.__mro__
+            if tuple(map(id, mro)) != order:
+                return False
+            for base, address in zip(mro, order, strict=True):
+                if address not in seen:
+                    seen.add(address)
+                    if tuple(base.__dict__) != names[address]:
+                        return False
+        return True
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        give = emitter.constant(names_of, "names_of")
-        wanted = emitter.constant(self.names, "class_names")
-        return f"({''.join(f'{give}({name}), ' for name in names)}) == {wanted}"
+        return f"{emitter.constant(self.hold, 'whole_classes')}({', '.join(names)})"
 
     def expected(self) -> str:
         return "the attributes that they had"
 
     def actual(self, values: Sequence[Any]) -> str:
         for source, cls, wanted in zip(self.sources, values, self.names, strict=True):
-            found = names_of(cls) if _fetch.is_a(cls, type) else ()
-            before = {name for names in wanted for name in names}
-            now = {name for names in found for name in names}
+            found = names_of(cls) if _fetch.is_a(cls, type) else {}
+            before = {name for names in wanted.values() for name in names}
+            now = {name for names in found.values() for name in names}
             if before ^ now:
                 return f"{source.name()} has other ones: {', '.join(sorted(before ^ now))}"
+            if [*found] != [*wanted]:
+                return f"{source.name()} has other bases"
             if found != wanted:
                 return f"{source.name()} has them in other places"
         return "the attributes that they had"
@@ -185,3 +207,98 @@ class OrderCheck(OneSourceCheck):
 def same_order(builder: GuardBuilder, guard: Guard) -> None:
     """Guard on the order of the sets in a constant, which equal ones need not have in common."""
     builder.add(guard, OrderCheck(builder.source(guard), builder.value(guard)))
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Give a constant, and those within it, as far as there may be several equal ones."""
+    if type(value) is int:
+        if not -5 <= value <= 256:  # the interpreter has one object for each of these
+            yield value
+    elif value is not None and type(value) not in _ONE_OF_EACH:
+        yield value
+        for part in _parts(value):
+            yield from leaves(part)
+
+
+_ONE_OF_EACH = (bool, type, torch.dtype, torch.layout, torch.memory_format)
+
+
+def _key_leaves(value: Any) -> Iterator[Any]:
+    for key in value:
+        yield from leaves(key)
+
+
+def _holds_nan(leaves: Iterator[Any]) -> bool:
+    return any(type(leaf) in (float, complex) and leaf != leaf for leaf in leaves)
+
+
+class IdentitiesCheck(Check):
+    """Which of these constants are one and the same object is as it was."""
+
+    code = "SAME_CONSTANTS"
+
+    def __init__(
+        self,
+        constants: Sequence[ValueSource],
+        keyed: Sequence[ValueSource],
+        values: Sequence[Any],
+        fixed: Sequence[Any],
+    ) -> None:
+        self.sources = (*constants, *keyed)
+        self._walks = (leaves,) * len(constants) + (_key_leaves,) * len(keyed)
+        self._fixed = tuple(fixed)
+        self._first: dict[int, int] = {}
+        for value in fixed:
+            self._first.setdefault(id(value), len(self._first))
+        self._pattern = self._pattern_of(values)
+
+    def _pattern_of(self, values: Sequence[Any]) -> list[int]:
+        seen = dict(self._first)
+        return [
+            seen.setdefault(id(leaf), len(seen))
+            for walk, value in zip(self._walks, values, strict=True)
+            for leaf in walk(value)
+        ]
+
+    def hold(self, *values: Any) -> bool:
+        """Tell whether the same constants are one and the same."""
+        return self._pattern_of(values) == self._pattern
+
+    def condition(self, names: Sequence[str], emitter: Emitter) -> str:
+        return f"{emitter.constant(self.hold, 'same_constants')}({', '.join(names)})"
+
+    def expected(self) -> str:
+        return "the same ones to be one object, and others not"
+
+    def actual(self, values: Sequence[Any]) -> str:
+        holds = self.hold(*values)
+        return self.expected() if holds else "others"
+
+    def expression(self) -> str:
+        return "the constants that are reached"
+
+
+def same_identities(
+    builder: GuardBuilder,
+    guard: Guard,
+    constants: list[ValueSource],
+    keyed: list[ValueSource],
+    fixed: list[Any],
+    only_nan: bool,
+) -> None:
+    """Guard on which constants are the same object: those of sources, keys, and fixed ones.
+
+    Where nothing else is asked, only nan is told by its identity, in containers that hold it.
+    """
+    matters = _holds_nan if only_nan else any_of
+    constants = [s for s in constants if matters(leaves(builder.lookup(s)))]
+    keyed = [s for s in keyed if matters(_key_leaves(builder.lookup(s)))]
+    if constants or keyed:
+        values = [builder.lookup(source) for source in (*constants, *keyed)]
+        known = [leaf for value in fixed for leaf in leaves(value)]
+        builder.add(guard, IdentitiesCheck(constants, keyed, values, known))
+
+
+def any_of(leaves: Iterator[Any]) -> bool:
+    """Tell whether there are any."""
+    return next(leaves, MISSING) is not MISSING

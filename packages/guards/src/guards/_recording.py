@@ -340,6 +340,9 @@ class _Frames:
                 self._refuse(f"{function.__name__} of packed sequences reads their lengths")
             return
         if not is_understood(function, from_torch=of_torch):
+            if of_torch and function.__name__ == "warn":
+                self._refuse(f"{frame.f_code.co_name} of torch/{path} warns, as no record would")
+                return
             self._refuse(f"it calls {spell(function).removeprefix('function ')}")
 
 
@@ -376,7 +379,10 @@ def watch(
             try:
                 result = run()
             finally:
-                sys.setprofile(None)
+                if sys.getprofile() is frames:
+                    sys.setprofile(None)
+                else:  # the code has set or taken away one, and that stays so
+                    watcher.refuse("it changes which function profiles it")
     finally:
         watcher.pause.end()
         frames.end()

@@ -77,6 +77,9 @@ class Specialized(Generic[R]):
     def _record(self, L: dict[str, Any], args: Any, kwargs: Any) -> R:
         with self._lock:
             G = dict(self._G)
+        if torch.is_warn_always_enabled():
+            self.refusals.append("torch warns always, of what no record would do")
+            return self.function(*args, **kwargs)
         try:
             assumptions = Assumptions(L, G, self.function, self._name)
             check = compile_guards([*state_guards(), *assumptions.guards], L, G)

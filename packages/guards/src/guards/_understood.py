@@ -195,7 +195,7 @@ def is_understood(function: Any, *, from_torch: bool = False) -> bool:
         return False
     if module == "builtins":
         return name in _BUILTINS_OF_TORCH
-    return name in _OF_TORCH or (module == "_warnings" and name == "warn")
+    return name in _OF_TORCH
 
 
 def is_understood_class(cls: type) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import sys
 import types
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from guards._understood import UNSEEN, reads_unseen, words
 
-__all__ = ["CodeReading", "all_code", "catches_errors", "read_code"]
+__all__ = ["CodeReading", "all_code", "catches_errors", "operators_in", "read_code"]
 
 _OF_FROZEN_DATACLASSES = "__dataclass_builtins_object__"
 _UNSEEN_WHEN_SET = words("data requires_grad names __class__")
@@ -25,7 +26,8 @@ class CodeReading:
         names: every name that it uses, of globals and of attributes.
         globals: the globals among them, each with whether it is used otherwise than in a call.
         handed_on: the names that are used otherwise than in a call.
-        told_by_identity: the globals that something is told by, or not, with `is`.
+        told_by_identity: what stands at the right side of an `is`, if not None or the like: the
+            names of globals, and an empty text for anything else.
     """
 
     problem: str
@@ -76,14 +78,69 @@ def read_code(code: types.CodeType) -> CodeReading:
 
 
 def _told_by_identity(code: types.CodeType) -> Iterator[str]:
-    """Give the global names that stand at the one or the other side of an `is`."""
-    before: list[dis.Instruction] = []
+    """Give what stands at the right side of an `is`: the name of a global, or an empty text."""
+    before: dis.Instruction | None = None
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "IS_OP":
-            for operand in before[-2:]:
-                if operand.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                    yield operand.argval
-        before.append(instruction)
+        if instruction.opname == "IS_OP" and before is not None:
+            of_global = before.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+            if not (before.opname == "LOAD_CONST" and before.argval in _ONE_OF_A_KIND):
+                yield before.argval if of_global else ""
+        before = instruction
+    if _TELL_IDENTITY.intersection(code.co_names):
+        yield ""
+
+
+_ONE_OF_A_KIND = (None, True, False, ...)
+_TELL_IDENTITY = words("is_ is_not")
+
+
+_OPERATORS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod",
+    "@": "matmul", "**": "pow", "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+    "ADD": "add", "SUBTRACT": "sub", "MULTIPLY": "mul", "TRUE_DIVIDE": "truediv",
+    "FLOOR_DIVIDE": "floordiv", "MODULO": "mod", "MATRIX_MULTIPLY": "matmul", "POWER": "pow",
+    "AND": "and", "OR": "or", "XOR": "xor", "LSHIFT": "lshift", "RSHIFT": "rshift",
+}  # fmt: skip
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_SPECIAL = {
+    "COMPARE_OP": _COMPARISONS,
+    "CONTAINS_OP": ("contains", "iter", "eq"),
+    "BINARY_SUBSCR": ("getitem",),
+    "STORE_SUBSCR": ("setitem",),
+    "BINARY_SLICE": ("getitem",),
+    "STORE_SLICE": ("setitem",),
+    "UNARY_NEGATIVE": ("neg",),
+    "UNARY_INVERT": ("invert",),
+    "UNARY_POSITIVE": ("pos",),
+    "GET_ITER": ("iter", "len", "getitem"),
+    "UNPACK_SEQUENCE": ("iter", "len", "getitem"),
+    "UNPACK_EX": ("iter", "len", "getitem"),
+    "CALL_INTRINSIC_1": ("pos",),
+}
+_ASKED_BY = {
+    "abs": ("abs",), "bool": ("bool",), "complex": ("complex",), "divmod": ("divmod", "mod"),
+    "enumerate": ("iter", "len"), "float": ("float",), "int": ("int",), "iter": ("iter", "len"),
+    "len": ("len",), "list": ("iter", "len"), "map": ("iter", "len"), "max": ("gt", "iter"),
+    "min": ("lt", "iter"), "pow": ("pow", "rpow"), "reversed": ("reversed",), "round": ("round",),
+    "sorted": ("lt", "iter"), "sum": ("add", "radd", "iter"), "tuple": ("iter", "len"),
+    "zip": ("iter", "len"),
+}  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4096)
+def operators_in(code: types.CodeType) -> frozenset[str]:
+    """Give the special methods, as ``__add__``, that code asks for without naming them."""
+    found: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        kind, _, rest = instruction.opname.partition("_")
+        found.update(_SPECIAL.get(instruction.opname, ()))
+        if kind in ("BINARY", "INPLACE"):  # each kind is an instruction before Python 3.11
+            sign = instruction.argrepr if rest == "OP" else rest
+            name = _OPERATORS.get(sign.removesuffix("="))
+            found.update((name, f"r{name}", f"i{name}") if name else ("getitem",))
+    for name in code.co_names:
+        found.update(_ASKED_BY.get(name, ()))
+    return frozenset(f"__{name}__" for name in found) | {"__bool__"}
 
 
 def all_code(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -6,11 +6,19 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from guards._builder import GuardBuilder
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING
 from guards._guard import Guard
 
 __all__ = ["CannotSpecialize", "Walk"]
+
+
+_ON_CONSTANTS = (
+    GuardBuilder.CONSTANT_MATCH,
+    GuardBuilder.EQUALS_MATCH,
+    GuardBuilder.SET_MATCH,
+)
 
 
 class CannotSpecialize(Exception):
@@ -24,6 +32,9 @@ class Walk:
         guards: what holds fast what was visited.
         todo: values to visit, with where they are.
         names: the names of attributes that code uses.
+        absent: modules and functions, each with the name of an attribute that it lacks.
+        constants: where constants are.
+        keyed: where dicts are whose keys are constants.
         not_understood: functions of C that only a call which is seen may call, with the names
             that they go by.
     """
@@ -32,12 +43,19 @@ class Walk:
         self.guards: list[Guard] = []
         self.todo: list[tuple[ValueSource, Any]] = []
         self.names: set[str] = {"forward"}
+        self.absent: list[tuple[Any, str]] = []
+        self.constants: list[ValueSource] = []
+        self.keyed: list[ValueSource] = []
         self.not_understood: list[tuple[ValueSource, str | None]] = []
         # What code may set attributes of, with those that are there.
         self._namespaces: dict[int, tuple[Any, dict[str, Any]]] = {}
 
     def guard(self, source: ValueSource, create: Callable[..., Any], **options: Any) -> None:
         """Add a guard."""
+        if create in _ON_CONSTANTS:
+            self.constants.append(source)
+        elif create is GuardBuilder.DICT_KEYS_MATCH:
+            self.keyed.append(source)
         made = functools.partial(create, **options) if options else create
         self.guards.append(Guard(source, made))
 
