@@ -285,14 +285,6 @@ def test_order_of_a_set() -> None:
     assert special.refusals == []
 
 
-def test_sets_of_tensors_that_the_call_makes() -> None:
-    special = specialize(lambda *tensors: [*set(tensors)])
-    special(ONE, ONE + 1)
-    assert special.refusals == [
-        "it puts tensors in sets, whose order depends on addresses",
-    ]
-
-
 def test_builtins_of_a_functions_own_are_refused_where_it_names_them() -> None:
     scope: dict[str, Any] = {"__builtins__": {**vars(builtins), "OWN": 2}, "FACTOR": 3}
     exec("def own(x): return x * OWN\ndef common(x): return x * FACTOR", scope)

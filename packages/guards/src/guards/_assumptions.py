@@ -24,6 +24,7 @@ from guards._constants import is_constant, spell, type_name
 from guards._emit import is_heap_type
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
+from guards._made_sets import MAKERS, read_sets
 from guards._named_attributes import TABLES_OF_ENUMS, NamedAttributes
 from guards._patchable import Patchable, not_patched
 from guards._plain_objects import layout_of, slot_values
@@ -54,9 +55,13 @@ from guards._value_sources import (
 )
 from guards._walk import CannotSpecialize, Walk
 
-__all__ = ["Assumptions", "CannotSpecialize", "is_constant_like"]
+__all__ = ["ORDER_OF_SETS", "Assumptions", "CannotSpecialize", "is_constant_like"]
 
 _MOST = 50_000
+ORDER_OF_SETS = (
+    "goes through a set that it makes, whose order may depend on addresses: sort it, or take "
+    "dict.fromkeys(…) for it"
+)
 _TELL_OF_WATCHING = words("getprofile setprofile isenabled get_count get_stats get_objects")
 
 _HOOKS = (
@@ -160,6 +165,11 @@ class Assumptions:
             self._walk.names.add("super")
         if is_a(value, type) and not is_understood_class(value):
             self._refuse(source, f"is {spell(value)}, which looks names up that cannot be seen")
+        if is_a(value, type) and issubclass(value, MAKERS):
+            self._refuse(
+                source,
+                f"is the class {type_name(value)}: the order of a set may depend on addresses",
+            )
         if is_a(value, type) and not is_constant_like(value):
             self._guard(source, GuardBuilder.ID_MATCH)
             self._named.visit_class(source, value)
@@ -412,6 +422,8 @@ class Assumptions:
                 problem = problem or self._handing_on(name, scope)
             found = self._visit_global(name, namespace, scope)
             problem = problem or found
+        if read_sets(code).follows_order:
+            problem = problem or ORDER_OF_SETS
         for name in reading.told_by_identity:
             self._tells_constants |= not name or is_constant(scope.get(name))
         self._handed_on |= reading.handed_on

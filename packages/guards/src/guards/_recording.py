@@ -8,7 +8,6 @@ cannot be written down.
 
 from __future__ import annotations
 
-import dis
 import sys
 import types
 import weakref
@@ -20,12 +19,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from guards import _torch_private as private
-from guards._assumptions import Assumptions, CannotSpecialize
+from guards._assumptions import ORDER_OF_SETS, Assumptions, CannotSpecialize
 from guards._constants import is_constant, spell
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
 from guards._gc_pause import GcPause
 from guards._index_lists import indexes_by_constants
+from guards._made_sets import MAKERS, read_sets
 from guards._op_facts import facts
 from guards._record import Input, Number, Record, Result, Step, make_record
 from guards._results import write_result
@@ -285,8 +285,13 @@ class _Frames:
                 if code not in self._looked_at:
                     self._looked_at.add(code)
                     self._look_at(frame, code)
-                if code is _HASH_OF_TENSORS and _makes_sets(frame.f_back):
-                    self._refuse("it puts tensors in sets, whose order depends on addresses")
+                caller = frame.f_back
+                compares = code.co_name in _SMALLER and caller and caller.f_code in self._codes
+                if caller and compares and read_sets(caller.f_code).sorts:
+                    self._refuse_set(caller.f_code)
+            elif event == "return":
+                if code in self._codes and read_sets(code).gives and _holds_addresses(argument):
+                    self._refuse_set(code)
             elif _is_ours(code):
                 return
             elif event == "c_call":
@@ -297,9 +302,12 @@ class _Frames:
                 if argument.__name__ in _TAKE_DATA:
                     self._watcher.made_of_data = True
                 self._look_at_call(frame, argument)
+                self._look_at_set(frame, argument)
             elif self._asking is frame and event in ("c_return", "c_exception"):
                 self._asking = None
                 private.close_function_mode()
+            elif event == "c_return":
+                self._look_at_set(frame, argument)
         except Exception as error:  # it would come out of the user's code
             self._refuse(f"what it calls cannot be looked at: {type(error).__name__}")
 
@@ -329,6 +337,18 @@ class _Frames:
         elif not is_look_up(path):
             self._patchable.note_torch_code(frame, path)
 
+    def _look_at_set(self, frame: types.FrameType, function: Any) -> None:
+        """Refuse a set of objects that a method is called of, if its order may matter here."""
+        owner = getattr(function, "__self__", None)
+        code = frame.f_code
+        if type(owner) in MAKERS and code in self._codes and _holds_addresses(owner):
+            mine = (frame.f_locals.get(name) for name in read_sets(code).locals)
+            if not any(local is owner for local in mine):
+                self._refuse_set(code)
+
+    def _refuse_set(self, code: types.CodeType) -> None:
+        self._refuse(f"{code.co_name} {ORDER_OF_SETS}")
+
     def _look_at_call(self, frame: types.FrameType, function: Any) -> None:
         of_torch = is_of_torch(frame.f_code)
         path = path_in_torch(frame.f_code) if of_torch else ""
@@ -346,18 +366,14 @@ class _Frames:
             self._refuse(f"it calls {spell(function).removeprefix('function ')}")
 
 
-def _makes_sets(frame: types.FrameType | None) -> bool:
-    """Tell whether the user's code that runs in a frame may put something into a set."""
-    if frame is None or is_of_torch(frame.f_code):
-        return False  # torch only asks whether something is in one
-    used = words("set frozenset add update union").intersection(frame.f_code.co_names)
-    return bool(used) or any(
-        instruction.opname in ("BUILD_SET", "SET_ADD", "SET_UPDATE")
-        for instruction in dis.get_instructions(frame.f_code)
-    )
+def _holds_addresses(value: Any) -> bool:
+    """Tell whether a value is, or holds, a set of objects that are hashed by their addresses."""
+    if type(value) in (list, tuple):
+        return any(map(_holds_addresses, value))
+    return type(value) in MAKERS and not all(map(is_constant, value))
 
 
-_HASH_OF_TENSORS = torch.Tensor.__hash__.__code__
+_SMALLER = ("__lt__", "__gt__")
 _RNN = "nn/modules/rnn.py"
 _READ_PACKED = words("lstm gru rnn_tanh rnn_relu")
 

@@ -1,0 +1,251 @@
+"""Sets that code makes: tell whether the order of their members may matter.
+
+The order of a set's members depends on their hashes, and those of most objects on addresses, which
+differ from call to call. Code is read from the top to the bottom, with what each instruction leaves
+on the stack in symbols; where code branches the stack is forgotten, and sets on it escape.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from dataclasses import dataclass
+
+from guards._understood import words
+
+__all__ = ["MAKERS", "SetReading", "read_sets"]
+
+
+@dataclass(frozen=True)
+class SetReading:
+    """What code does with the sets that it makes.
+
+    Attributes:
+        follows_order: it does something with one in which the order may matter.
+        locals: the names of locals that hold sets, in which the order does not.
+        gives: it gives sets to its caller.
+        sorts: it sorts one, which leaves the order to members of which none is the smaller.
+    """
+
+    follows_order: bool
+    locals: frozenset[str]
+    gives: bool
+    sorts: bool
+
+
+class _Symbol:
+    """What lies on the stack; that of nothing special."""
+
+
+class _Constant(_Symbol):
+    """A constant of the code."""
+
+
+class _Set(_Symbol):
+    """A set that code has made, or what holds one."""
+
+
+class _View(_Symbol):
+    """The keys or the items of a dict, of which operators make sets."""
+
+
+class _Comprehension(_Symbol):
+    """The function that a comprehension of a set is, before Python 3.12."""
+
+
+@dataclass(frozen=True)
+class _Name(_Symbol):
+    name: str
+
+
+@dataclass(frozen=True)
+class _Attribute(_Symbol):
+    owner: _Symbol
+    name: str
+
+
+MAKERS = (set, frozenset)
+_MAKERS = words("set frozenset")
+# What takes a set, and gives the same whatever its order is.
+_NO_ORDER = words("len bool sorted isinstance")
+_ASKS = words("add discard remove clear update isdisjoint issubset issuperset __contains__ __len__")
+_MORE_SETS = words("union symmetric_difference")  # also of what is not known
+_GIVE_SETS = _MORE_SETS | words("intersection difference copy")
+_GROW = words("add update symmetric_difference_update")
+_OPERATORS = words("& | - ^ &= |= -= ^=")
+_OLD_OPERATORS = frozenset(
+    f"{kind}_{name}" for kind in ("BINARY", "INPLACE") for name in words("AND OR SUBTRACT XOR")
+)
+_NOTHING = words("CACHE EXTENDED_ARG KW_NAMES NOP NOT_TAKEN PRECALL PUSH_NULL RESUME")
+_CALLS = words("CALL CALL_FUNCTION CALL_METHOD")
+_LOADS = words("LOAD_DEREF LOAD_CLASSDEREF LOAD_CLOSURE LOAD_FROM_DICT_OR_DEREF")
+
+
+@functools.lru_cache(maxsize=4096)
+def read_sets(code: types.CodeType) -> SetReading:
+    """Read what code does with the sets that it makes, without the functions within it."""
+    if code.co_name == "<setcomp>":
+        return SetReading(False, frozenset(), False, False)  # the code around it tells
+    known: frozenset[str] = frozenset()
+    while True:  # what is stored below may have been loaded above, in a loop
+        found = _Reader(code, known).read()
+        if found.locals == known:
+            return found
+        known = found.locals
+
+
+class _Reader:
+    def __init__(self, code: types.CodeType, known: frozenset[str]) -> None:
+        self._instructions = list(dis.get_instructions(code))
+        self._grows = bool(_GROW.intersection(code.co_names)) or any(
+            i.opname in ("SET_ADD", "INPLACE_OR", "INPLACE_XOR") or i.argrepr in ("|=", "^=")
+            for i in self._instructions
+        )
+        self._stack: list[_Symbol] = []
+        self._locals = set(known)
+        self._follows_order = False
+        self._gives = self._sorts = False
+
+    def read(self) -> SetReading:
+        for instruction in self._instructions:
+            if instruction.is_jump_target:
+                self._forget()
+            self._step(instruction.opname, instruction.arg or 0, instruction)
+        return SetReading(self._follows_order, frozenset(self._locals), self._gives, self._sorts)
+
+    def _push(self, symbol: _Symbol) -> None:
+        self._stack.append(symbol)
+
+    def _pop(self, count: int) -> list[_Symbol]:
+        missing = [_Symbol()] * (count - len(self._stack))
+        cut = max(len(self._stack) - count, 0)
+        given = missing + self._stack[cut:]
+        del self._stack[cut:]
+        return given
+
+    def _escape(self, *symbols: _Symbol) -> None:
+        for symbol in symbols:
+            at = symbol.owner if type(symbol) is _Attribute else symbol
+            maker = type(at) is _Name and at.name in _MAKERS
+            self._follows_order |= maker or type(at) in (_Set, _Comprehension)
+
+    def _forget(self) -> None:
+        self._escape(*self._stack)
+        self._stack = []
+
+    def _made(self, of_constants: bool) -> _Symbol:
+        """Give a new set; one of constants matters only where it may get further members."""
+        return _Constant() if of_constants and not self._grows else _Set()
+
+    def _step(self, operation: str, number: int, instruction: dis.Instruction) -> None:
+        name = instruction.argval
+        if operation in _NOTHING:
+            return
+        if operation == "STORE_FAST_LOAD_FAST":
+            self._store(name[0])
+            self._load(name[1])
+        elif operation.startswith("LOAD_FAST"):
+            for one in name if type(name) is tuple else (name,):
+                self._load(one)
+        elif operation.startswith("LOAD_CONST") or operation == "LOAD_SMALL_INT":
+            inner = type(name) is types.CodeType and name.co_name == "<setcomp>"
+            self._push(_Comprehension() if inner else _Constant())
+        elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
+            self._push(_Name(name))
+        elif operation in _LOADS:
+            self._push(_Symbol())
+        elif operation in ("LOAD_ATTR", "LOAD_METHOD"):
+            self._push(_Attribute(self._pop(1)[0], name))
+        elif operation == "STORE_FAST" and type(name) is str:
+            self._store(name)
+        elif operation == "POP_TOP":
+            self._pop(1)
+        elif operation == "DUP_TOP" or (operation == "COPY" and number == 1):
+            self._stack += self._pop(1) * 2
+        elif operation == "MAKE_FUNCTION":
+            self._make_function(number)
+        elif operation in ("CONTAINS_OP", "COMPARE_OP", "IS_OP"):
+            self._pop(2)
+            self._push(_Symbol())
+        elif operation in _CALLS:
+            self._call(number)
+        elif operation in _OLD_OPERATORS or instruction.argrepr in _OPERATORS:
+            sets = any(type(symbol) in (_Set, _View) for symbol in self._pop(2))
+            self._push(_Set() if sets else _Symbol())
+        elif operation == "RETURN_VALUE":
+            self._gives |= type(self._pop(1)[0]) is _Set
+            self._forget()
+        elif operation.startswith(("UNARY_", "TO_BOOL")):
+            self._pop(1)
+            self._push(_Symbol())
+        elif operation.startswith("POP_JUMP"):
+            self._pop(1)
+            self._forget()
+        else:
+            self._build(operation, number)
+
+    def _load(self, name: str) -> None:
+        self._push(_Set() if name in self._locals else _Symbol())
+
+    def _store(self, name: str) -> None:
+        (symbol,) = self._pop(1)
+        if type(symbol) is _Set:
+            self._locals.add(name)
+        else:
+            self._escape(symbol)
+
+    def _build(self, operation: str, number: int) -> None:
+        if operation == "BUILD_SET":
+            given = self._pop(number)
+            self._push(self._made(all(type(symbol) is _Constant for symbol in given)))
+        elif operation in ("BUILD_TUPLE", "BUILD_LIST"):
+            given = self._pop(number)
+            held = [s for s in given if type(s) is _Set or (type(s) is _Name and s.name in _MAKERS)]
+            constant = all(type(symbol) is _Constant for symbol in given)
+            self._escape(*(symbol for symbol in given if symbol not in held))
+            self._push(_Set() if held else _Constant() if constant else _Symbol())
+        elif operation in ("SET_UPDATE", "LIST_EXTEND") and number == 1:
+            into, added = self._pop(2)
+            self._escape(added)
+            plain = _Set() if operation == "SET_UPDATE" else _Symbol()
+            self._push(into if type(added) is _Constant else plain)
+        elif operation == "GET_ITER" or operation.startswith(("BINARY_", "INPLACE_")):
+            counts = {"GET_ITER": 1, "BINARY_SLICE": 3}
+            self._escape(*self._pop(counts.get(operation, 2)))
+            self._push(_Symbol())
+        else:
+            self._forget()
+
+    def _make_function(self, flags: int) -> None:
+        code, beneath = self._pop(1)[0], self._stack[-1:]
+        if type(code) is _Constant and [type(s) for s in beneath] == [_Comprehension]:
+            (code,) = self._pop(1)  # before Python 3.11 a name lies upon it
+        self._escape(*self._pop(bin(flags & 15).count("1")))
+        self._push(code if type(code) is _Comprehension else _Symbol())
+
+    def _call(self, number: int) -> None:
+        given = self._pop(number)
+        (function,) = self._pop(1)
+        if self._stack and type(self._stack[-1]) is _Comprehension:
+            given, function = [*given, function], self._stack.pop()  # the iterator it is given
+        named = function.name if type(function) is _Name else ""
+        asked = function.name if type(function) is _Attribute else ""
+        of_set = type(function) is _Attribute and type(function.owner) is _Set
+        if type(function) is _Comprehension:
+            self._escape(*given)
+            self._push(_Set())
+        elif named in _MAKERS:
+            self._push(self._made(all(type(symbol) is _Constant for symbol in given)))
+        elif asked in _MORE_SETS or (of_set and asked in _GIVE_SETS):
+            self._push(_Set())
+        elif asked in ("keys", "items"):
+            self._push(_View())
+        elif (of_set and asked in _ASKS) or (
+            named in _NO_ORDER and len(given) == 1 + (named == "isinstance")
+        ):
+            self._sorts |= named == "sorted" and type(given[0]) is _Set
+            self._push(_Symbol())
+        else:
+            self._escape(function, *given)
+            self._push(_Symbol())
