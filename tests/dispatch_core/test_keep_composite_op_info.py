@@ -117,10 +117,60 @@ def compare(info: Any, most: int) -> None:
             torch.testing.assert_close(got, want, equal_nan=True)
 
 
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in tensors_of(item)]
+    return []
+
+
+def gradient_of_one(info: Any, sample: Any, position: int, *, write: bool) -> Any:
+    """Give the gradient of one argument; the others need none, and may be written before it."""
+    fresh = sample.transform(
+        lambda value: value.detach().clone() if isinstance(value, torch.Tensor) else value
+    )
+    given = tensors_of([fresh.input, fresh.args, fresh.kwargs])
+    leaf = [tensor for tensor in given if tensor.is_floating_point()][position].requires_grad_()
+    torch.manual_seed(1)
+    results = differentiable(info.op(fresh.input, *fresh.args, **fresh.kwargs))
+    if not results or any(tensor.layout is not torch.strided for tensor in (*given, *results)):
+        return None
+    if write:
+        with torch.no_grad():
+            for tensor in given:
+                if tensor is not leaf:
+                    tensor.fill_(1)
+    total: Any = sum(value.abs().sum() for value in results)
+    return torch.autograd.grad(total, leaf, allow_unused=True)[0]
+
+
+def compare_after_writes(info: Any, most: int) -> None:
+    kept = composites()
+    for sample in samples(info, most):
+        for position in range(2):
+            try:
+                want = gradient_of_one(info, sample, position, write=False)
+            except (RuntimeError, IndexError):
+                continue  # no gradient without it either
+            if want is None:
+                continue
+            try:
+                with keep_composite(*kept), Seen():
+                    found = gradient_of_one(info, sample, position, write=True)
+            except RuntimeError as error:
+                if "modified by an inplace operation" not in str(error):
+                    raise
+            else:
+                torch.testing.assert_close(found, want, equal_nan=True)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test the operators that its run has time for."""
     infos = op_infos()
-    if metafunc.function.__name__ == "test_some_operators_have_their_gradients":
+    if metafunc.function.__name__.startswith("test_some_"):
         infos = infos[::PART]
     metafunc.parametrize("info", infos, ids=[info.full_name for info in infos])
 
@@ -132,3 +182,12 @@ def test_some_operators_have_their_gradients(info: Any) -> None:
 @pytest.mark.long
 def test_all_operators_have_their_gradients(info: Any) -> None:
     compare(info, 3)
+
+
+def test_some_writes_after_the_call_are_noticed_or_do_no_harm(info: Any) -> None:
+    compare_after_writes(info, 1)
+
+
+@pytest.mark.long
+def test_all_writes_after_the_call_are_noticed_or_do_no_harm(info: Any) -> None:
+    compare_after_writes(info, 3)
