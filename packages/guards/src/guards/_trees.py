@@ -58,9 +58,10 @@ def tree_of(parts: Sequence[Leaf | Table]) -> tuple[Any, list[object]]:
         if part.cls is not None:
             node.add_type_match_guard(id(part.cls), ["class"], None)
             node = node.get_generic_dict_manager("__dict__", None, kind)
-            node = node.dict_getitem_manager(part.name, part.name, None, kind)
+            node = node.getitem_manager(part.name, part.name, None, kind)
         node.add_type_match_guard(id(dict), ["dict"], None)
         for key, (check, value) in part.leaves.items():
-            below = node.dict_getitem_manager(key, "value", None, kind)
+            # Torch's own way for dicts first sets aside what error there may be.
+            below = node.getitem_manager(key, "value", None, kind)
             by_address.append(check.add_to(below, kind, value))
     return root, [value for value in by_address if value is not None]
