@@ -152,8 +152,8 @@ def assemble(builder: GuardBuilder) -> CheckFunction:
     source = writer.write([check for _, check in builder.checks])
     function = writer.emitter.compile(source, "check", "<guards>")
     guards = tuple(dict.fromkeys(guard for guard, _ in builder.checks))
-    # Python names it so where it is called with more: G was given to compile_guards.
-    function.__qualname__ = f"check(L) of {len(guards)} guards"
+    # Python names it so where it is called with more or less than L.
+    function.__qualname__ = f"check(L) of {len(guards)} guards, with the G given to compile_guards"
     function.__dict__.update(
         guards=guards,
         checks=tuple(builder.checks),

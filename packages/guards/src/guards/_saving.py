@@ -120,10 +120,70 @@ def _write_guard(guard: Guard, checks: list[Check]) -> dict[str, Any]:
         "source": _write_source(guard.originating_source),
         "checks": [_write_check(check) for check in checks],
     }
+    problem = _contradiction(entry, checks)
+    if problem:
+        raise UnsupportedGuardError(
+            f"{entry['kind']} on {guard.name} cannot be saved: {problem}, as no {entry['kind']} of "
+            "GuardBuilder's; give a create function of your own another name"
+        )
     if guard.user_stack:
         frame = guard.user_stack[-1]
         entry["user"] = [frame.filename, frame.lineno, frame.name, frame.line or ""]
     return entry
+
+
+_STATES = (
+    "GRAD_MODE",
+    "AUTOCAST_STATE",
+    "DEFAULT_DTYPE",
+    "DEFAULT_DEVICE",
+    "DETERMINISTIC_ALGORITHMS",
+)
+# The checks that kinds of GuardBuilder make, one for each guard.
+_CHECKS_OF_KINDS = {
+    "TYPE_MATCH": "TypeCheck",
+    "ID_MATCH": "IdentityCheck",
+    "EQUALS_MATCH": "EqualsCheck",
+    "CONSTANT_MATCH": "EqualsCheck IdentityCheck",
+    "NONE_MATCH": "NoneCheck",
+    "BOOL_MATCH": "BoolCheck",
+    "RANGE_MATCH": "RangeCheck",
+    "FUNCTION_MATCH": "CodeCheck IdentityCheck",
+    "MODULE_TRAINING": "TrainingCheck",
+    "HASATTR": "PresentCheck",
+    "NOT_PRESENT": "AbsentCheck",
+    "SEQUENCE_LENGTH": "LengthCheck",
+    "DICT_KEYS_MATCH": "KeysCheck",
+    "SET_MATCH": "SetCheck",
+    "TENSOR_MATCH": "TensorCheck",
+    "DUPLICATE_INPUT": "SameObjectCheck",
+    "STORAGE_OVERLAP": "OverlapCheck",
+    "SHAPE_RELATION": "RelationCheck",
+    **dict.fromkeys(_STATES, "StateCheck"),
+}
+_OF_OTHER_SOURCES = ("STORAGE_OVERLAP", "SHAPE_RELATION", *_STATES)
+
+
+def _contradiction(entry: dict[str, Any], checks: list[Check]) -> str:
+    """Say what checks of a guard have that guards of this kind cannot have; nothing is good."""
+    kind, saved = entry["kind"], entry["checks"]
+    if kind not in _CHECKS_OF_KINDS:
+        return ""
+    if len(saved) != 1:
+        return f"it has {len(saved)} checks, not one"
+    (check,) = saved
+    names = _CHECKS_OF_KINDS[kind].split()
+    if check["check"] not in names:
+        return f"its check is a {check['check']}, not a {' or a '.join(names)}"
+    if kind in _STATES and check["state"]["code"] != kind:
+        return f"its check is one of {check['state']['code']}"
+    if kind not in _OF_OTHER_SOURCES and repr(check["sources"][0]) != repr(entry["source"]):
+        return f"its check is about {_cut(checks[0].expression())}"
+    return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def _write_check(check: Check) -> dict[str, Any]:
@@ -254,6 +314,10 @@ def _read_guard(entry: Any, where: str) -> Guard:
         raise SavedGuardsError(f"{prefix}{error}") from None
     if not checks:
         raise SavedGuardsError(f"{where}: it has no checks")
+    problem = _contradiction(entry, checks)
+    if problem:
+        on = _cut(source.name())
+        raise SavedGuardsError(f"{where}: {kind} on {on} contradicts itself: {problem}")
     guard = Guard(source, _Restore(kind, checks))
     guard._checks = tuple(checks)
     if "user" in entry:
@@ -344,6 +408,8 @@ def verify(text: str, L: Scope, G: Scope | None = None) -> list[str]:
     differences: list[str] = []
     if json.loads(dumps(guards)) != json.loads(text):
         differences.append("the guards are written differently when they are saved again")
+    if compile_guards(guards, L, G)(L):
+        return differences
     for guard in guards:
         check = compile_guards([guard], L, G)
         explanation = check.explain(L)
