@@ -255,18 +255,6 @@ def test_check_is_a_plain_function() -> None:
     assert repr(check).startswith("<function check(L) of 1 guards")
 
 
-@pytest.mark.parametrize("given", [(), ({}, {}), ({}, {}, {})])
-def test_check_that_is_called_with_more_than_the_locals_says_where_the_globals_go(
-    given: tuple[Any, ...],
-) -> None:
-    check: Any = guarded({"c": 1}, **SAME)
-    with pytest.raises(TypeError) as caught:
-        check(*given)
-    assert str(caught.value).startswith(
-        "check(L) of 1 guards, with the G given to compile_guards() "
-    )
-
-
 def test_names_of_locals_are_none_of_the_names_in_the_code() -> None:
     names = ["type", "len", "v", "v0", "values", "the_type", "if", "L", "G", "check", "types"]
     scope: dict[str, Any] = {name: 1000 + i for i, name in enumerate(names)}

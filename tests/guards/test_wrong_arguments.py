@@ -388,9 +388,14 @@ def test_the_error_has_its_facts_as_fields() -> None:
     assert (error.function, error.argument, error.got) == ("GuardedCache", "limit", 0)
 
 
-def test_a_check_called_with_globals_says_how_it_is_called() -> None:
-    with pytest.raises(TypeError, match=r"^check\(L\) of 1 guards\(\) takes 1 positional"):
-        CHECK({"x": 1}, {})  # type: ignore[call-arg]
+@pytest.mark.parametrize("given", [(), ({"x": 1}, {}), ({"x": 1}, {}, {})])
+def test_a_check_called_with_globals_says_where_they_go(given: tuple[Any, ...]) -> None:
+    check: Any = CHECK
+    with pytest.raises(TypeError) as raised:
+        check(*given)
+    assert str(raised.value).startswith(
+        "check(L) of 1 guards, with the G given to compile_guards() "
+    )
 
 
 def test_a_front_ends_own_source_need_not_derive_from_ours() -> None:
