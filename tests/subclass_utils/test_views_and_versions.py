@@ -7,9 +7,20 @@ from typing import Any
 import pytest
 import torch
 from dispatch_core import keep_composite
-from subclass_utils import LoggingTensor
+from subclass_utils import LoggingTensor, WrapperTensor
 
-from tests.subclass_utils.wrappers import Measured, Unit, metre
+from tests.subclass_utils.wrappers import Measured, ScaledOnPlain, Unit, metre
+
+
+class WithOwnWrite(WrapperTensor):
+    """Transparent; writes by a handler of its own."""
+
+    elem: torch.Tensor
+
+
+def _add(self: Any, other: Any) -> Any:
+    getattr(self, "elem", self).add_(getattr(other, "elem", other))
+    return self
 
 
 def test_views_share_versions_and_base_as_plain_ones_do() -> None:
@@ -199,3 +210,41 @@ def test_wrappers_nest_the_outer_class_first() -> None:
 def test_split_by_a_wrapped_tensor_of_indices() -> None:
     parts = torch.tensor_split(metre(4), Measured(torch.tensor([1, 3])))
     assert [part.shape[0] for part in parts] == [1, 2, 1]
+
+
+@pytest.fixture
+def library() -> Any:
+    """Two operators that write, whose author left versions and gradients to torch."""
+    name = "tests_of_versions"
+    with torch.library._scoped_library(name, "DEF") as library:
+        library.define("add_(Tensor(a!) self, Tensor other) -> Tensor(a!)")
+        library.impl("add_", lambda self, other: self.add_(other), "CPU")
+        library.define("add_into(Tensor self, *, Tensor(a!) out) -> Tensor(a!)")
+        library.impl("add_into", lambda self, out: out.add_(self), "CPU")
+        yield getattr(torch.ops, name)
+
+
+@pytest.mark.parametrize("wrap", [Measured, ScaledOnPlain.from_plain, WithOwnWrite])
+def test_writes_of_operators_of_a_library_are_counted(library: Any, wrap: Any) -> None:
+    implements: Any = WithOwnWrite.table.implements(library.add_.default)
+    implements(_add)
+    x, y = wrap(torch.ones(3)), torch.ones(3)
+    view = x.detach()[1:]
+    assert library.add_(x, y) is x
+    assert x._version == view._version == 1
+    library.add_(view, wrap(torch.ones(2)))
+    library.add_into(y, out=x)
+    assert x._version == view._version == 3
+    assert x.to_plain().tolist() == [3.0, 4.0, 4.0]
+    library.add_(y, x)
+    assert y._version == 1
+
+
+@pytest.mark.parametrize("wrap", [Measured, ScaledOnPlain.from_plain])
+def test_autograd_notices_what_an_operator_of_a_library_wrote(library: Any, wrap: Any) -> None:
+    x = wrap(torch.ones(3)).requires_grad_()
+    y = x.clone()
+    squared = (y * y).sum()
+    library.add_(y.detach(), torch.ones(3))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        squared.backward()

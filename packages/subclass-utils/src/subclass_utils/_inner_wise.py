@@ -39,6 +39,7 @@ from subclass_utils._straight_copies import straight_copy
 from subclass_utils._torch_private import (
     fast_call,
     increment_version,
+    passed_over,
     refuse_write_outside_inference_mode,
     share_storage,
 )
@@ -308,6 +309,7 @@ class _OnPlain:
         self.roles: Roles = roles_of(op)
         self.call = fast_call(op)
         self.sets = self.name.startswith("aten::set_")
+        self.passed_over = self.roles.writes and passed_over(op)
         self.writes_values = torch.Tag.inplace_view not in op.tags
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -342,7 +344,7 @@ class _OnPlain:
 
         new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, plain, values)
         places = [_place(made) for _, made in pairs]
-        uncounted = self.plain_in_lists(values, pairs)
+        uncounted = self.plain_uncounted(values, pairs)
         if self.sets:
             _refuse_temporary(args, new_args)
         result = self.call(*new_args, **new_kwargs)
@@ -362,15 +364,15 @@ class _OnPlain:
             self.write_back(unsaid, values, pairs, moved, memories, in_place)
         return self.answer(result, values)
 
-    def plain_in_lists(
+    def plain_uncounted(
         self, values: Mapping[str, Any], pairs: Sequence[tuple[Any, torch.Tensor]]
     ) -> list[tuple[torch.Tensor, int]]:
-        """List the plain tensors in lists to be written, whose versions autograd passes over."""
+        """List the plain tensors to be written whose versions autograd passes over, as in lists."""
         unwrapped = {id(outer) for outer, _ in pairs}
         return [
             (each, each._version)
             for argument in self.roles.arguments
-            if argument.written and argument.is_list
+            if argument.written and (argument.is_list or self.passed_over)
             for each in each_in(values.get(argument.name))
             if isinstance(each, torch.Tensor)
             and id(each) not in unwrapped
@@ -449,8 +451,8 @@ class _OnPlain:
                         write_value(wrapper, plain)
                     else:
                         written.append(wrapper)
-                    if argument.is_list and not outer.is_inference():
-                        increment_version((outer,))  # autograd passes over lists
+                    if (argument.is_list or self.passed_over) and not outer.is_inference():
+                        increment_version((outer,))  # autograd does not
                     elif counts_in_lists(self.name, argument):
                         refused = not torch.is_inference_mode_enabled()
         memories.write_back(written)

@@ -29,6 +29,7 @@ from subclass_utils._shared_data import (
 from subclass_utils._torch_private import (
     increment_version,
     is_fake,
+    passed_over,
     refuse_write_outside_inference_mode,
 )
 
@@ -257,11 +258,12 @@ class OwnWrites:
         self.func = func
         self.roles = roles
         self.written = tuple(argument for argument in roles.arguments if argument.written)
+        self.passed_over = bool(self.written) and passed_over(func)
         self.counts = any(counts_in_lists(func.name(), argument) for argument in self.written)
         first = roles.arguments[0]
         self.of_first = (
             first.position == 0
-            and not first.is_list
+            and not (first.is_list or self.passed_over)
             and self.written == (first,)
             and roles.results == (TensorResult("same", False, first.name),)
         )
@@ -277,7 +279,9 @@ class OwnWrites:
                 if isinstance(tensor, torch.Tensor) and id(tensor) not in noted:
                     if isinstance(tensor, self.cls) and not self.cls._transparent:
                         _get_ready(tensor)
-                    before = noted[id(tensor)] = _Before(self.cls, tensor, argument.is_list)
+                    before = noted[id(tensor)] = _Before(
+                        self.cls, tensor, argument.is_list or self.passed_over
+                    )
                     if argument in unsaid:  # which torch counts nowhere
                         before.inner_versions = [-1] * len(before.inner)
         return [*noted.values()]

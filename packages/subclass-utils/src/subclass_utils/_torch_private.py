@@ -57,6 +57,7 @@ __all__ = [
     "others_are_watching",
     "outside_keys",
     "outside_of_handlers",
+    "passed_over",
     "refuse_write_outside_inference_mode",
     "register_kernels",
     "restore_caller_state",
@@ -314,6 +315,14 @@ def is_composite_implicit(op: Any) -> bool:
 def has_view_kernel(op: Any) -> bool:
     """Say whether torch itself makes a view of the operator's result, or counts its version."""
     return _has_kernel(op.name(), "ADInplaceOrView")
+
+
+def passed_over(op: Any) -> bool:
+    """Say whether autograd counts no version of what an operator of a library writes.
+
+    Of aten it counts all single tensors that are counted at all.
+    """
+    return not op.name().startswith("aten::") and not has_view_kernel(op)
 
 
 def composite_out_operators() -> list[str]:

@@ -26,6 +26,7 @@ from subclass_utils._torch_private import (
     looking_for_no_modes,
     looks_for_modes,
     outside_of_handlers,
+    passed_over,
     restore_caller_state,
     set_version,
     share_storage,
@@ -74,6 +75,7 @@ class Transparent:
         self.resizes = self.base_name in _RESIZES
         self.may_copy = is_composite_implicit(op)
         self.asks = self.name in _ASKS_FOR_GRADIENT
+        self.passed_over = self.roles.writes and passed_over(op)
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], counts: bool = False) -> Any:
         """Run the operator; `counts` if autograd has not seen it and counts no versions."""
@@ -84,7 +86,7 @@ class Transparent:
         if self.resizes:
             self.check_resizable(state)
         for argument in self.written:
-            if argument.is_list or counts:
+            if argument.is_list or counts or self.passed_over:
                 self.note_versions(state, argument)
             else:
                 self.note_plain_version(state, argument)
@@ -186,7 +188,7 @@ class Transparent:
                 )
 
     def note_versions(self, state: _Call, argument: TensorArgument) -> None:
-        """Remember versions that autograd will not count: it passes over the tensors of a list."""
+        """Remember versions that autograd will not count, as of the tensors of a list."""
         for outer in each_in(state.values.get(argument.name)):
             if isinstance(outer, self.cls):
                 inner = getattr(outer, self.inner_name)
