@@ -11,9 +11,10 @@ import torch
 import torch.utils.checkpoint
 from subclass_utils import LoggingTensor, WrapperTensor, capture_logs
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.parameter import Parameter
 
-from tests.subclass_utils.wrappers import Measured, Scaled, Unit, scaled
+from tests.subclass_utils.wrappers import Measured, Scaled, ScaledOnPlain, Unit, scaled
 
 aten = torch.ops.aten
 
@@ -182,6 +183,32 @@ def test_func_jvp_and_vjp_give_wrappers() -> None:
     assert type(value) is type(tangent) is Measured
     (gradient,) = torch.func.vjp(lambda a: a * a, x)[1](x)
     assert torch.equal(gradient.elem, tangent.elem)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # for any tensor
+@pytest.mark.parametrize("wrap", [Measured, ScaledOnPlain.from_plain])
+def test_func_linearize_gives_a_function_of_the_tangent(wrap: Any) -> None:
+    x, tangent = torch.tensor([0.5, 1.0]), torch.tensor([1.5, -2.0])
+    value, push = torch.func.linearize(lambda x: x * x, wrap(x))
+    pushed = push(wrap(tangent))
+    assert type(pushed) is type(value)
+    for got, want in ((value, x * x), (pushed, 2 * x * tangent)):
+        torch.testing.assert_close(getattr(got, "elem", got), want)
+
+
+@pytest.mark.parametrize("wrap", [Measured, ScaledOnPlain.from_plain])
+def test_make_fx_takes_a_wrapper_from_outside_for_a_constant(wrap: Any) -> None:
+    other = wrap(torch.tensor([2.0, 4.0]))
+
+    def function(x: Any) -> Any:
+        return torch.cat([x.sin(), other * other]) * other[0]
+
+    graph = make_fx(function)(wrap(torch.zeros(2)))
+    x = wrap(torch.tensor([0.5, 1.0]))
+    got, want = graph(x), function(x)
+    assert type(got) is type(want)
+    torch.testing.assert_close(getattr(got, "elem", got), getattr(want, "elem", want))
 
 
 def test_functional_call_takes_wrapped_parameters() -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "composite_kernel",
     "composite_key",
     "composite_out_operators",
+    "count_modes",
     "dispatch_keys",
     "fall_through",
     "fast_call",
@@ -68,6 +69,7 @@ __all__ = [
     "share_storage",
     "skip_in_dynamo",
     "stops_before_autograd",
+    "tracer_of_make_fx",
     "with_memory",
     "without_modes",
     "wrapper_kernels",
@@ -207,7 +209,7 @@ def looks_for_modes() -> bool:
 
     Where the mode has been taken off, because it is what called, there is none to find.
     """
-    return _is_included(_python_key) and _count_modes() == 0
+    return _is_included(_python_key) and count_modes() == 0
 
 
 def looking_for_no_modes() -> AbstractContextManager[None]:
@@ -240,7 +242,7 @@ def leaving_bits() -> AbstractContextManager[None]:
     return _exclude(_bits)
 
 
-_count_modes: Callable[[], int] = _look_up(torch._C, "_len_torch_dispatch_stack")
+count_modes: Callable[[], int] = _look_up(torch._C, "_len_torch_dispatch_stack")
 _transform: Callable[[], object] = _look_up(
     _look_up(torch._C, "_functorch"), "peek_interpreter_stack"
 )
@@ -248,12 +250,12 @@ _transform: Callable[[], object] = _look_up(
 
 def others_are_watching() -> bool:
     """Say whether a dispatch mode or a transform of torch.func is on."""
-    return _count_modes() > 0 or _transform() is not None
+    return count_modes() > 0 or _transform() is not None
 
 
 def modes_are_open() -> bool:
     """Say whether a dispatch mode is on."""
-    return _count_modes() > 0
+    return count_modes() > 0
 
 
 _forward_ad = _look_up(torch.autograd, "forward_ad")
@@ -285,6 +287,37 @@ def refuse_write_outside_inference_mode() -> None:
 without_modes: Callable[[], AbstractContextManager[Any]] = _look_up(
     _python_dispatch, "_disable_current_modes"
 )
+
+_get_mode: Callable[[Any], Any] = _look_up(torch._C, "_get_dispatch_mode")
+_proxy_mode = _look_up(_look_up(torch._C, "_TorchDispatchModeKey"), "PROXY")
+
+
+class _Tracer:
+    """What `make_fx` traces with: it knows tensors by the nodes of its graph that they are of."""
+
+    def __init__(self, tracer: Any) -> None:
+        from torch.fx.experimental import proxy_tensor
+
+        self._tracer = tracer
+        self._has_node = _look_up(proxy_tensor, "has_proxy_slot")
+        self._track = _look_up(proxy_tensor, "track_tensor")
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Say whether a tensor is an argument, or came of one."""
+        known: bool = self._has_node(tensor, self._tracer)
+        return known
+
+    def add_constant(self, tensor: torch.Tensor) -> None:
+        """Put a tensor into the graph as it is."""
+        proxy = self._tracer.proxy(self._tracer.create_arg(tensor))
+        self._track(tensor, proxy, constant=None, tracer=self._tracer)
+
+
+def tracer_of_make_fx() -> _Tracer | None:
+    """Give what `make_fx` traces with, if it is on and has left the call at hand to a class."""
+    mode = _get_mode(_proxy_mode)
+    return None if mode is None else _Tracer(mode.tracer)
+
 
 # ── operators ───────────────────────────────────────────────────────────────────────────────────
 

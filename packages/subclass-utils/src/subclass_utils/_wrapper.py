@@ -31,12 +31,14 @@ from subclass_utils._plans import make_plan, run_whole, run_without_handler, run
 from subclass_utils._roles import each_in
 from subclass_utils._shared_data import connect, make_from_plain, reclaim, root_of
 from subclass_utils._torch_private import (
+    count_modes,
     is_zero_tensor,
     no_torch_function,
     skip_in_dynamo,
     with_memory,
     without_modes,
 )
+from subclass_utils._traced_constants import answer_in_trace
 
 __all__ = ["WrapperTensor"]
 
@@ -265,6 +267,10 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         plan = cls._plans.get(func)
         if plan is None:
             plan = make_plan(cls, func)
+        if count_modes():
+            answer = answer_in_trace(func, args, kwargs or {})
+            if answer is not NotImplemented:
+                return answer
         try:
             return plan(types, args, kwargs or {})
         except AttributeError as error:
