@@ -336,8 +336,12 @@ class EqualsCheck(OneSourceCheck, NodeCheck):
                 return f"{same}{value!r}"
             known = emitter.constant(value, f"{cls.__name__}_{len(names)}")
             return f"({name} is {known} or {same}{known})"
+        if cls in _CONTAINERS and not value:
+            return f"type({name}) is {emitter.constant(cls, cls.__name__)} and not {name}"
         known = emitter.constant(value, "expected")
         same = f"{emitter.constant(same_constant, 'same_constant')}({name}, {known})"
+        if cls is list and len(value) <= _SHORT and all(map(is_plain_scalar, value)):
+            return _is_short_list(name, value, emitter)
         # An immutable one is most often the very same object.
         return f"({name} is {known} or {same})" if plain_type(value) in _IMMUTABLE else same
 
@@ -373,6 +377,20 @@ class EqualsCheck(OneSourceCheck, NodeCheck):
 
 
 _IMMUTABLE = (tuple, float, complex)
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_SHORT = 8
+
+
+def _is_short_list(name: str, value: Sequence[Any], emitter: Emitter) -> str:
+    parts = [f"part_{number}" for number in range(len(value))]
+    emitter.statement(f"{', '.join(parts)}, = {name} if type({name}) is list else ()")
+    tests = []
+    for part, expected in zip(parts, value, strict=True):
+        cls = type(expected)
+        known = emitter.constant(expected, f"{cls.__name__}_expected")
+        same = f"type({part}) is {emitter.constant(cls, cls.__name__)} and {part} == {known}"
+        tests.append(f"({part} is {known} or {same})")
+    return " and ".join(tests)
 
 
 def _is_held(name: str, held: HeldWeakly, emitter: Emitter) -> str:

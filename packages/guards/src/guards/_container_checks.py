@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["KeysCheck", "LengthCheck", "SetCheck"]
 
 
+# Classes of C, whose length is told by C alone.
+_COUNTED = (
+    *(list, tuple, dict, set, frozenset, str, bytes),
+    *(collections.OrderedDict, collections.defaultdict, collections.deque),
+)
+
+
 class LengthCheck(OneSourceCheck):
     """A builtin container, or a subclass that counts as its base does, has so many entries."""
 
@@ -27,15 +35,15 @@ class LengthCheck(OneSourceCheck):
         super().__init__(source)
         wants(type(length) is int and 0 <= length < 2**63, self.code, "a length", length)
         self.length = length
-        self._cls = cls if type(cls) is type else None
+        self._cls = cls if type(cls) is type and cls in _COUNTED else None
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         name = names[0]
-        slow = f"{emitter.careful(_fetch.length, 'length')}({name})"
-        if self._cls in (list, tuple, dict, set, frozenset, str):
-            builtin = emitter.is_type(name, self._cls)
-            return f"{builtin} and len({name}) == {self.length} or {slow} == {self.length}"
-        return f"{slow} == {self.length}"
+        slow = f"{emitter.careful(_fetch.length, 'length')}({name}) == {self.length}"
+        if self._cls is None:
+            return slow
+        counted = f"len({name}) == {self.length}" if self.length else f"not {name}"
+        return f"{emitter.is_type(name, self._cls)} and {counted} or {slow}"
 
     def expected(self) -> str:
         return f"of length {self.length}"

@@ -243,6 +243,10 @@ class Emitter:
             return f"type({variable}) is {self.weakly(cls, plain_name(cls), vital=vital)}"
         return f"type({variable}) is {self.constant(cls, f'type_{plain_name(cls)}')}"
 
+    def is_same_class(self, variable: str, cls: type) -> str:
+        """Write the test that a variable is a class that is kept anyway."""
+        return f"{variable} is {self.constant(cls, f'type_{plain_name(cls)}')}"
+
     def prove_type(self, variable: str, cls: type) -> None:
         """Remember that past this line a variable's class is exactly ``cls``."""
         self._types[variable] = id(cls)
@@ -281,11 +285,12 @@ class Emitter:
         early = []
         for base in type.__dict__["__mro__"].__get__(cls):
             if may_change(base) and is_kept_anyway(base):
-                names = self._names_of(base)
+                names = self.names_of(base)
                 early += [f"{name!r} not in {names}" for name in _absent(unless)]
         return self.early(" and ".join(early), f"plain_{plain_name(cls)}") if early else ""
 
-    def _names_of(self, cls: type) -> str:
+    def names_of(self, cls: type) -> str:
+        """Name the namespace of a class that is kept anyway."""
         known = self._namespaces.get(id(cls))
         if known is None:
             own = type.__dict__["__dict__"].__get__(cls)

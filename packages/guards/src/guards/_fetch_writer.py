@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guards import _fetch
-from guards._checks import Check
+from guards._checks import Check, TypeCheck
 from guards._emit import AbsentValueError, Emitter, is_kept_anyway
 from guards._fetch import Absent
 from guards._plan import WORTH_FETCHING_TOGETHER, Group
 from guards._source import Source
-from guards._value_sources import ChainedValueSource, ValueSource
+from guards._value_sources import AttrSource, ChainedValueSource, ValueSource
 
 if TYPE_CHECKING:
     from guards._builder import GuardBuilder
@@ -42,6 +42,8 @@ class FetchWriter:
         self._with_others: dict[Source, None] = {}
         self._siblings: dict[tuple[Source | None, str], list[ValueSource]] = {}
         self._lines: list[str] = []
+        self._types: dict[Source, TypeCheck] = {}  # to be made as soon as the value is fetched
+        self._types_made: dict[int, TypeCheck] = {}
         self._kept: dict[int, bool] = {}  # by id: the builder's values keep their classes
         # By id too, since the checks keep their sources: what each base held, and its table.
         self._examples: dict[int, Any] = {}
@@ -65,6 +67,10 @@ class FetchWriter:
                 place = self._table_of(needed)
                 if place is not None:
                     self._siblings.setdefault((base_of(needed), place[0]), []).append(needed)
+        for check in checks:
+            several = not all(map(self._used_once, check.sources))
+            if several and isinstance(check, TypeCheck) and check.cls() is not None:
+                self._types.setdefault(check.sources[0], check)
 
     def _place_of(self, source: ValueSource) -> tuple[Source | None, str, Any] | None:
         if source in self._bases:
@@ -129,9 +135,22 @@ class FetchWriter:
                 values = self._get(part)
                 names = [self._new_variable(sibling) for sibling in part]
                 self._lines.append(f"{', '.join(names)}, = {values}")
+                for sibling in part:
+                    self._make_sure_of_type(sibling)
             return
         code = self._code_of(source)
         self._lines.append(f"{self._new_variable(source)} = {code}")
+        self._make_sure_of_type(source)
+
+    def _make_sure_of_type(self, source: ValueSource) -> None:
+        """Write the check of a value's class, if there is one; what follows may rely on it."""
+        check = self._types.pop(source, None)
+        cls = None if check is None else check.cls()
+        if check is not None and cls is not None:
+            self._types_made[id(check)] = check
+            name = self._variables[source]
+            self._refuse_unless(check.condition([name], self.emitter))
+            self.emitter.prove_type(name, cls)
 
     def _code_of(self, source: ValueSource) -> str:
         """Write how to fetch a value whose base has been fetched."""
@@ -139,9 +158,38 @@ class FetchWriter:
         base = "" if base_of(source) is None else self._variables[base_of(source)]  # type: ignore[index]
         place = self._table_of(source)
         if place is None:
-            return source.emit(base, self.emitter, example)
+            code = self._in_own_dict(source, base, example)
+            return code or source.emit(base, self.emitter, example)
         kind, key = place
         return f"{self._table(base_of(source), base, kind, example)}[{key!r}]"
+
+    def _in_own_dict(self, source: ValueSource, base: str, example: Any) -> str:
+        """Write how to fetch an attribute from an object's dict, if that is fetched anyhow.
+
+        Asking the object takes longer where its class has a ``__getattr__``, as modules do.
+        """
+        if type(source) is not AttrSource or not source.lies_in_own_dict(example):
+            return ""
+        own = self._own_dict(source.base, base, example)
+        if not own:
+            return ""
+        key, test = repr(source.member), self.emitter.is_plain(base, type(example), source.member)
+        known = f"{test} and {key} in {own}" if test else f"{key} in {own}"
+        return f"({own}[{key}] if {known} else {self.emitter.fetch(source, base)})"
+
+    def _own_dict(self, owner: Source, base: str, example: Any) -> str:
+        """Name the dict of an object whose class has a ``__getattr__``, if it is fetched anyhow."""
+        cls = type(example)
+        if not self.emitter.has_type(base, cls) or not isinstance(owner, ValueSource):
+            return ""
+        source = AttrSource(owner, "__dict__")
+        if source not in self._uses and source not in self._bases:
+            return ""
+        if _fetch.class_attribute(cls, "__getattr__") is _fetch.MISSING:
+            return ""
+        if not _fetch.has_plain_dict(cls):
+            return ""
+        return self._table(source, self._variable(source), "items", _fetch.instance_dict(example))
 
     def _used_once(self, source: ValueSource) -> bool:
         return self._uses[source] == 1 and source not in self._bases
@@ -171,11 +219,13 @@ class FetchWriter:
                 return base
             slow = f"{emitter.constant(_Items, 'items')}({base})"
             code = f"{base} if {emitter.is_type(base, cls)} else {slow}"
-        elif emitter.has_type(base, cls):
-            code = f"{base}.{kind}"
         else:
             slow = f"{emitter.constant(_module_table, 'module_table')}({base}, {kind!r})"
-            code = f"{base}.{kind} if {emitter.is_type(base, cls)} else {slow}"
+            own = self._own_dict(owner, base, example)
+            test = emitter.is_plain(base, cls, kind)
+            fast = f"{own}[{kind!r}]" if own else f"{base}.{kind}"
+            test = " and ".join(filter(None, [test, own and f"{kind!r} in {own}"]))
+            code = f"{fast} if {test} else {slow}" if test else fast
         name = self._tables[owner, kind] = f"{base}_{kind.strip('_')}"
         self._lines.append(f"{name} = {code}")
         if kind in _TABLES_OF_MODULES:
@@ -240,6 +290,9 @@ class _Items:
 
     def __init__(self, value: object) -> None:
         self._value = value
+
+    def __contains__(self, key: object) -> bool:
+        return False
 
     def __getitem__(self, key: object) -> Any:
         found = _fetch.item(self._value, key)

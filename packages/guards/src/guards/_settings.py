@@ -11,6 +11,7 @@ import torch
 
 from guards import _torch_private as private
 from guards._builder import GuardBuilder
+from guards._emit import Emitter
 from guards._guard import Guard
 from guards._source import GuardSource
 from guards._value_sources import GlobalStateSource, ValueSource
@@ -38,8 +39,13 @@ class SettingSource(ValueSource):
         return GuardSource.GLOBAL
 
     def start(self, L: Any, G: Any) -> Any:
-        read = _SETTINGS.get(self.setting) or _OF_SOME_MODULES[self.setting]
-        return read()
+        return self._reader()()
+
+    def emit(self, base: str, emitter: Emitter, example: Any) -> str:
+        return f"{emitter.constant(self._reader(), 'read_setting')}()"
+
+    def _reader(self) -> Callable[[], Any]:
+        return _SETTINGS.get(self.setting) or _OF_SOME_MODULES[self.setting]
 
 
 # Composites choose their parts by these, or code may ask for them. By the names of torch._C, some

@@ -15,7 +15,7 @@ import torch
 
 from guards import _fetch
 from guards._constants import obstacle, spell
-from guards._emit import Emitter
+from guards._emit import Emitter, is_kept_anyway
 from guards._errors import UnsupportedGuardError
 from guards._evaluation import ChainedValueSource, Scope, ValueSource
 from guards._fetch import MISSING, is_a, plain_type
@@ -179,14 +179,37 @@ class AttrSource(ChainedValueSource):
 
     def emit(self, base: str, emitter: Emitter, example: Any) -> str:
         cls = type(example)
-        plain = type(cls) is type and not is_a(example, (type, torch.Tensor))
-        if plain and _is_written_plainly(self.member):
-            found = _fetch.class_attribute(cls, self.member)
-            own = _fetch.instance_dict(example)
-            in_dict = own is not None and self.member in own and found is MISSING
-            if _fetch.reads_plainly(cls) and in_dict:
-                return emitter.if_type(base, cls, f"{base}.{self.member}", self, self.member)
+        of_tensor = is_a(example, torch.Tensor)
+        if cls is type:
+            return self._emit_of_class(base, emitter, example)
+        if self.member == "__dict__" and _fetch.has_plain_dict(cls) and not of_tensor:
+            return emitter.if_type(base, cls, f"{base}.__dict__", self)
+        if _is_written_plainly(self.member) and self.lies_in_own_dict(example):
+            return emitter.if_type(base, cls, f"{base}.{self.member}", self, self.member)
         return emitter.fetch(self, base)
+
+    def lies_in_own_dict(self, example: Any) -> bool:
+        """Tell whether the dict of an object holds the attribute, and nothing of its class."""
+        cls = type(example)
+        if type(cls) is not type or is_a(example, (type, torch.Tensor)):
+            return False
+        own = _fetch.instance_dict(example)
+        hidden = _fetch.class_attribute(cls, self.member) is not MISSING
+        return own is not None and self.member in own and not hidden and _fetch.reads_plainly(cls)
+
+    def _emit_of_class(self, base: str, emitter: Emitter, cls: type) -> str:
+        """Write how to fetch a function of a class."""
+        slow = emitter.fetch(self, base)
+        of_meta = _fetch.class_attribute(type, self.member)
+        found = type.__dict__["__dict__"].__get__(cls).get(self.member)
+        if of_meta is not MISSING or not is_a(found, types.FunctionType):
+            return slow
+        if not is_kept_anyway(cls):
+            return slow
+        member, names = emitter.local("member"), emitter.names_of(cls)
+        function = emitter.constant(types.FunctionType, "function")
+        fast = f"type({member} := {names}.get({self.member!r})) is {function}"
+        return f"({member} if {emitter.is_same_class(base, cls)} and {fast} else {slow})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,10 +126,14 @@ class Writer(GroupWriter):
             self._refuse_unless(condition)
 
     def _write_alone(self, check: Check) -> None:
+        if id(check) in self._types_made:
+            return
         if len(check.sources) == 1 and self._used_once(check.sources[0]):
             self._write_in_passing(check, self._value(check.sources[0]))
             return
         names = [self._variable(source) for source in check.sources]
+        if id(check) in self._types_made:  # since a moment ago
+            return
         self._write_condition(check, names)
         if isinstance(check, TypeCheck):
             cls = check.cls()
