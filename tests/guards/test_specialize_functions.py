@@ -169,7 +169,7 @@ def by_offset(x: torch.Tensor) -> Any:
 
 
 def by_getattr(x: torch.Tensor) -> Any:
-    return getattr(x, "exp")()  # noqa: B009
+    return getattr(x, ["exp"][0])()
 
 
 def by_detaching_in_place(x: torch.Tensor) -> torch.Tensor:

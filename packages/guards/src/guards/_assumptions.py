@@ -8,13 +8,15 @@ objects and further functions. What it cannot follow it refuses, with a reason.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import enum
 import functools
+import operator
 import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import torch
 
@@ -24,11 +26,12 @@ from guards._constants import is_constant, spell, type_name
 from guards._emit import is_heap_type
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
-from guards._made_sets import MAKERS, read_sets
 from guards._named_attributes import TABLES_OF_ENUMS, NamedAttributes
 from guards._patchable import Patchable, not_patched
 from guards._plain_objects import layout_of, slot_values
 from guards._reached_checks import (
+    ItemsSource,
+    ProxiedSource,
     ReferentSource,
     bare_tensors,
     distinct_objects,
@@ -39,8 +42,17 @@ from guards._reached_checks import (
     whole_classes,
 )
 from guards._settings import CACHES_PARAMETRIZATIONS, SettingSource
+from guards._stack_reading import MAKERS, read_stack
 from guards._trust import is_of_torch
-from guards._understood import is_pure_builtin, is_understood, is_understood_class, words
+from guards._understood import (
+    ASK_BY_NAME,
+    CODE_OF_CLASSES,
+    OF_DATACLASSES,
+    is_pure_builtin,
+    is_understood,
+    is_understood_class,
+    words,
+)
 from guards._user_code import all_code, catches_errors, operators_in, read_code
 from guards._value_sources import (
     AttrSource,
@@ -130,8 +142,10 @@ class Assumptions:
         for name in sorted(_TELL_OF_WATCHING & self._walk.names):
             raise CannotSpecialize(f"it names {name}, which may tell that a call is watched")
         # What lacks an attribute may be told from what has it by an error that code catches.
-        catches = any(map(catches_errors, self.codes))
+        catches = any(catches_errors(code) or read_stack(code).misses for code in self.codes)
         self.patchable.note_names(self._walk.names, absent=catches)
+        for cls, name in self._walk.noted:
+            self.patchable.note(cls, [name])
         for code in self.codes:
             self.patchable.note_names(operators_in(code))
         for owner, name in self._walk.absent if catches else ():
@@ -164,7 +178,10 @@ class Assumptions:
         if value is super:
             self._walk.names.add("super")
         if is_a(value, type) and not is_understood_class(value):
-            self._refuse(source, f"is {spell(value)}, which looks names up that cannot be seen")
+            self._refuse(
+                source,
+                f"is {spell(value)}, which looks names up that cannot be seen: write `x.name`",
+            )
         if is_a(value, type) and issubclass(value, MAKERS):
             self._refuse(
                 source,
@@ -242,6 +259,10 @@ class Assumptions:
             owner = value.__self__
             if owner is not None and not is_a(owner, (type, types.ModuleType)):
                 self._refuse(source, f"is {spell(value)} of an object that cannot be seen")
+            if value in ASK_BY_NAME:
+                self._refuse(
+                    source, f"is {value.__name__} by another name, whose calls are not seen"
+                )
             if not is_understood(value):
                 name = getattr(source, "index", None)
                 self._walk.not_understood.append((source, name if type(name) is str else None))
@@ -259,6 +280,12 @@ class Assumptions:
         elif cls is weakref.ref:
             self._guard(source, GuardBuilder.TYPE_MATCH)
             self._todo.append((ReferentSource(source), value()))
+        elif cls is types.MappingProxyType:
+            self._guard(source, GuardBuilder.TYPE_MATCH)
+            self._todo.append((ProxiedSource(source), ProxiedSource(source).read(value)))
+        elif cls is operator.itemgetter:
+            self._guard(source, GuardBuilder.TYPE_MATCH)
+            self._todo.append((ItemsSource(source), value.__reduce__()[1]))
         else:
             self._visit_object(source, value)
 
@@ -364,6 +391,9 @@ class Assumptions:
         own = _fetch.instance_dict(value)
         if own is not None:
             self._guard(AttrSource(source, "__dict__"), GuardBuilder.DICT_KEYS_MATCH)
+            if cls is contextlib._GeneratorContextManager:
+                # Who decorates makes it anew; whoever enters it itself changes it, which is seen.
+                own = {name: part for name, part in own.items() if name != "gen"}
             self._visit_own(source, own)
         for name, part in slot_values(value, layout).items():
             if type(_fetch.class_attribute(cls, name)) is not types.MemberDescriptorType:
@@ -382,6 +412,14 @@ class Assumptions:
 
     def _visit_function(self, source: ValueSource, function: types.FunctionType) -> None:
         self._guard(source, GuardBuilder.FUNCTION_MATCH)
+        if function.__code__ is _SINGLE_DISPATCH:
+            self._refuse(
+                source,
+                "finds functions by the class of what it is given (functools.singledispatch), in a "
+                "cache that no guard sees: call the function for that class itself",
+            )
+        if function.__code__ in CODE_OF_CLASSES and not function.__closure__:
+            return
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         ):
@@ -422,12 +460,14 @@ class Assumptions:
                 problem = problem or self._handing_on(name, scope)
             found = self._visit_global(name, namespace, scope)
             problem = problem or found
-        if read_sets(code).follows_order:
+        if read_stack(code).follows_order:
             problem = problem or ORDER_OF_SETS
         for name in reading.told_by_identity:
             self._tells_constants |= not name or is_constant(scope.get(name))
         self._handed_on |= reading.handed_on
         self._walk.names |= reading.names
+        if OF_DATACLASSES & reading.names:
+            self._walk.names.add("__dataclass_fields__")
         return problem
 
     def _handing_on(self, name: str, scope: Any) -> str:
@@ -471,6 +511,7 @@ def _has_common_builtins(scope: dict[str, Any]) -> bool:
     return given is builtins or given is vars(builtins)
 
 
+_SINGLE_DISPATCH = cast(Any, functools.singledispatch(len)).__code__
 _CACHED = type(functools.lru_cache(len))
 _OF_ENUMS = words("_value_ _name_ __objclass__ _sort_order_ _inverted_")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import types
@@ -30,6 +31,7 @@ _SELDOM_RUN = words(
     "__deepcopy__ __init_subclass__ __class_getitem__ __sizeof__ __dir__"
 )
 _NO_MEMBERS = words("__dict__ __weakref__ __slots__")
+_ENTRY_OF_TUPLE = type(collections.namedtuple("_One", "entry").entry)  # type: ignore[attr-defined]
 # What classes of members say of these.
 TABLES_OF_ENUMS = ("_member_names_", "_member_map_", "_value2member_map_")
 # What the interpreter keeps of functions and classes themselves, and what any code may change.
@@ -155,8 +157,11 @@ class NamedAttributes:
             base = GetItemSource(AttrSource(source, "__mro__"), number)
             member = GetItemSource(AttrSource(base, "__dict__"), name)
             self._walk.guard(member, GuardBuilder.ID_MATCH)
+        elif type(_fetch.class_attribute(owner, name)) is _ENTRY_OF_TUPLE:
+            self._walk.noted.append((next(b for b in owner.__mro__ if name in vars(b)), name))
         elif type(found) is Absent:
-            self._walk.refuse(place, "is made by a descriptor")
+            kind = type_name(type(_fetch.class_attribute(owner, name)))
+            self._walk.refuse(place, f"is made by a descriptor, {kind}: call what it gives itself")
         elif not is_a(found, (types.MemberDescriptorType, types.GetSetDescriptorType)):
             self._walk.todo.append((place, found))
 
@@ -181,7 +186,7 @@ class NamedAttributes:
                 self._walk.todo.append((place, value))
                 return
             if not is_understood_class(value):
-                self._walk.refuse(place, "looks names up that cannot be seen")
+                self._walk.refuse(place, "looks names up that cannot be seen: write `x.name`")
             if is_heap_type(value):
                 self._walk.remember(value)
         elif is_a(value, (types.FunctionType, types.BuiltinFunctionType)):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import operator
+import types
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +21,8 @@ from guards._fetch import MISSING
 from guards._guard import Guard
 
 __all__ = [
+    "ItemsSource",
+    "ProxiedSource",
     "ReferentSource",
     "bare_tensors",
     "distinct_objects",
@@ -38,6 +43,28 @@ class ReferentSource(ChainedValueSource):
 
     def read(self, base: Any) -> Any:
         return base() if type(base) is weakref.ref else MISSING
+
+
+@dataclass(frozen=True, eq=False)
+class ProxiedSource(ChainedValueSource):
+    """The dict that a read-only view of one shows."""
+
+    def _spell(self, base: str) -> str:
+        return f"gc.get_referents({base})[0]"
+
+    def read(self, base: Any) -> Any:
+        return gc.get_referents(base)[0] if type(base) is types.MappingProxyType else MISSING
+
+
+@dataclass(frozen=True, eq=False)
+class ItemsSource(ChainedValueSource):
+    """The keys that an itemgetter was made with."""
+
+    def _spell(self, base: str) -> str:
+        return f"{base}.__reduce__()[1]"
+
+    def read(self, base: Any) -> Any:
+        return base.__reduce__()[1] if type(base) is operator.itemgetter else MISSING
 
 
 class DistinctCheck(Check):
@@ -192,10 +219,13 @@ class OrderCheck(OneSourceCheck):
     def __init__(self, source: ValueSource, value: Any) -> None:
         super().__init__(source)
         self.order = order_of(value)
+        self._cls = type(value) if type(value) in (set, frozenset) and not value else None
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
-        give = emitter.constant(order_of, "order_of")
-        return f"{give}({names[0]}) == {emitter.constant(self.order, 'order')}"
+        give = emitter.careful(order_of, "order_of")
+        same = f"{give}({names[0]}) == {emitter.constant(self.order, 'order')}"
+        empty = self._cls and f"type({names[0]}) is {self._cls.__name__} and not {names[0]}"
+        return f"({empty} or {same})" if empty else same
 
     def expected(self) -> str:
         return "its members in the order that they had"

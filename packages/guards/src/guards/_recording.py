@@ -8,6 +8,8 @@ cannot be written down.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import types
 import weakref
@@ -25,13 +27,14 @@ from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
 from guards._gc_pause import GcPause
 from guards._index_lists import indexes_by_constants
-from guards._made_sets import MAKERS, read_sets
 from guards._op_facts import facts
 from guards._record import Input, Number, Record, Result, Step, make_record
 from guards._results import write_result
 from guards._settings import settings_now
+from guards._stack_reading import MAKERS, read_stack
 from guards._trust import is_of_torch, path_in_torch
 from guards._understood import (
+    ASK_BY_NAME,
     CODE_OF_CLASSES,
     is_look_up,
     is_of_tensors,
@@ -287,10 +290,10 @@ class _Frames:
                     self._look_at(frame, code)
                 caller = frame.f_back
                 compares = code.co_name in _SMALLER and caller and caller.f_code in self._codes
-                if caller and compares and read_sets(caller.f_code).sorts:
+                if caller and compares and read_stack(caller.f_code).sorts:
                     self._refuse_set(caller.f_code)
             elif event == "return":
-                if code in self._codes and read_sets(code).gives and _holds_addresses(argument):
+                if code in self._codes and read_stack(code).gives and _holds_addresses(argument):
                     self._refuse_set(code)
             elif _is_ours(code):
                 return
@@ -318,6 +321,8 @@ class _Frames:
             private.close_function_mode()
 
     def _look_at(self, frame: types.FrameType, code: types.CodeType) -> None:
+        if code is _EXIT_OF_STACK:  # what was pushed may say that an error is dealt with
+            self.catching = self.catching or "contextlib.ExitStack"
         if _is_ours(code) or code in CODE_OF_CLASSES:
             return
         if code in self._codes:
@@ -327,8 +332,7 @@ class _Frames:
                 self.catching = code.co_name
             return
         if not is_of_torch(code):
-            name = getattr(code, "co_qualname", code.co_name)
-            self._refuse(f"it runs {name}, which it does not reach by a name it uses")
+            self._refuse(_unknown_code(frame, code))
             return
         path = path_in_torch(code)
         problem = torch_code_problem(code, path)
@@ -342,7 +346,7 @@ class _Frames:
         owner = getattr(function, "__self__", None)
         code = frame.f_code
         if type(owner) in MAKERS and code in self._codes and _holds_addresses(owner):
-            mine = (frame.f_locals.get(name) for name in read_sets(code).locals)
+            mine = (frame.f_locals.get(name) for name in read_stack(code).locals)
             if not any(local is owner for local in mine):
                 self._refuse_set(code)
 
@@ -359,11 +363,35 @@ class _Frames:
             if frame.f_locals.get("batch_sizes", MISSING) is not None:
                 self._refuse(f"{function.__name__} of packed sequences reads their lengths")
             return
+        code = frame.f_code
+        if function in ASK_BY_NAME and code in self._codes:
+            if not read_stack(code).asks_by_names_it_has:
+                self._refuse(f"it calls {function.__name__} with names that it does not say itself")
+            return
+        if function is hash and code.co_name == "__hash__":
+            return  # who else asks for hashes is refused
         if not is_understood(function, from_torch=of_torch):
             if of_torch and function.__name__ == "warn":
                 self._refuse(f"{frame.f_code.co_name} of torch/{path} warns, as no record would")
                 return
             self._refuse(f"it calls {spell(function).removeprefix('function ')}")
+
+
+def _unknown_code(frame: types.FrameType, code: types.CodeType) -> str:
+    """Say that code runs which nobody has looked at."""
+    name = getattr(code, "co_qualname", code.co_name)
+    if code is _CACHED_PROPERTY:
+        return (
+            "it asks a functools.cached_property for its first value, which is kept from then on: "
+            "ask for it before"
+        )
+    module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    if module in sys.stdlib_module_names:
+        return (
+            f"it runs {name} of Python's {module}, of which nothing is known: call it before, and "
+            "hand on what it gives"
+        )
+    return f"it runs {name}, which it does not reach by a name it uses"
 
 
 def _holds_addresses(value: Any) -> bool:
@@ -373,6 +401,8 @@ def _holds_addresses(value: Any) -> bool:
     return type(value) in MAKERS and not all(map(is_constant, value))
 
 
+_CACHED_PROPERTY = functools.cached_property.__get__.__code__
+_EXIT_OF_STACK = contextlib.ExitStack.__exit__.__code__
 _SMALLER = ("__lt__", "__gt__")
 _RNN = "nn/modules/rnn.py"
 _READ_PACKED = words("lstm gru rnn_tanh rnn_relu")

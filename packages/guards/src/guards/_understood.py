@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import abc
 import builtins
+import collections
 import collections.abc
 import contextlib
+import copy
+import dataclasses
 import enum
 import functools
 import operator
 import sys
 import types
+import typing
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,7 +29,9 @@ from guards._op_facts import facts
 from guards._settings import READERS
 
 __all__ = [
+    "ASK_BY_NAME",
     "CODE_OF_CLASSES",
+    "OF_DATACLASSES",
     "UNSEEN",
     "is_of_tensors",
     "is_pure_builtin",
@@ -128,7 +134,7 @@ _PURE_C_MODULES = words("math _operator itertools _functools _collections")
 _OPERATOR_MODULES = words("torch._C._nn torch._C._linalg torch._C._fft torch._C._special")
 _PLAIN_OWNERS = (
     str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, slice, range,
-    torch.Size, torch.dtype, torch.device,
+    torch.Size, torch.dtype, torch.device, collections.deque, types.GeneratorType,
 )  # fmt: skip
 _FILL_IN = words("format format_map")  # a text may name attributes of what fills it
 _STATE_READERS = frozenset(
@@ -154,6 +160,10 @@ _OF_TORCH = words(
     "_set_default_dtype _set_float32_matmul_precision"  # the watcher compares these settings
 )
 _BUILTINS_OF_TORCH = words("getattr hasattr setattr id")
+
+
+# These look names up, which is seen where code says the names itself.
+ASK_BY_NAME = (getattr, hasattr, setattr, delattr)
 
 
 def is_pure_builtin(function: Any) -> bool:
@@ -220,7 +230,14 @@ def _members(names_of: dict[Any, str]) -> Iterable[Any]:
 # What looks members of enums up, and tells their names and values: members are guarded.
 _OF_ENUMS = {
     enum.EnumMeta: "__call__ __getitem__ __contains__ __iter__ __len__",
-    enum.Enum: "__hash__ __new__ name value",
+    enum.Enum: "__hash__ __new__ _missing_ name value",
+    enum.Flag: (
+        "__and__ __bool__ __contains__ __invert__ __iter__ __len__ __or__ __rand__ __ror__ "
+        "__rxor__ __xor__ _get_value _iter_member_ _iter_member_by_def_ _iter_member_by_value_ "
+        "_missing_"
+    ),
+    enum.IntFlag: "__and__ __invert__ __or__ __rand__ __ror__ __rxor__ __xor__ _missing_",
+    enum: "_decompose _high_bit _iter_bits_lsb bin bit_count",
     getattr(enum, "property", types.DynamicClassAttribute): "__get__",  # before Python 3.11
 }
 # What makes a context of a generator; the generator's own code is looked at by itself.
@@ -228,17 +245,34 @@ _OF_CONTEXTS = {
     contextlib._GeneratorContextManagerBase: "__init__ _recreate_cm",
     contextlib._GeneratorContextManager: "_recreate_cm __enter__ __exit__",
     contextlib.ContextDecorator: "_recreate_cm",
+    contextlib._BaseExitStack: (
+        "__init__ _create_cb_wrapper _create_exit_wrapper _push_cm_exit _push_exit_callback "
+        "callback enter_context pop_all push"
+    ),
+    contextlib.ExitStack: "__enter__ __exit__ close",
 }
 # What tells whether an object is of an abstract class: a guard holds fast which are registered.
 _OF_ABSTRACT_CLASSES = {
     abc.ABCMeta: "__instancecheck__ __subclasscheck__",
     **{getattr(collections.abc, name): "__subclasshook__" for name in collections.abc.__all__},
 }
+# What looks into objects of dataclasses: their fields are guarded where one of these is named.
+OF_DATACLASSES = words("asdict astuple fields is_dataclass replace")
+_COPYING = {
+    dataclasses: (
+        " ".join(OF_DATACLASSES) + " _asdict_inner _astuple_inner _is_dataclass_instance _replace"
+    ),
+    copy: (
+        "copy deepcopy _deepcopy_atomic _deepcopy_dict _deepcopy_list _deepcopy_tuple _keep_alive"
+    ),
+    typing: "cast",
+}
 CODE_OF_CLASSES = _codes(
     [
         *_members(_OF_ENUMS),
         *_members(_OF_ABSTRACT_CLASSES),
         *_members(_OF_CONTEXTS),
+        *_members(_COPYING),
         contextlib.contextmanager(iter),
         getattr(sys.modules.get("_collections_abc"), "_check_methods", None),
     ]

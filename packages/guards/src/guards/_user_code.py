@@ -9,6 +9,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from guards._stack_reading import read_stack
 from guards._understood import UNSEEN, reads_unseen, words
 
 __all__ = ["CodeReading", "all_code", "catches_errors", "operators_in", "read_code"]
@@ -23,7 +24,7 @@ class CodeReading:
 
     Attributes:
         problem: why a run of it cannot be written down; empty where nothing speaks against it.
-        names: every name that it uses, of globals and of attributes.
+        names: every name that it uses, of globals and of attributes, also by `getattr`.
         globals: the globals among them, each with whether it is used otherwise than in a call.
         handed_on: the names that are used otherwise than in a call.
         told_by_identity: what stands at the right side of an `is`, if not None or the like: the
@@ -42,7 +43,13 @@ def read_code(code: types.CodeType) -> CodeReading:
     problem = ""
     called = _called_at_once(code)
     global_names: dict[tuple[str, bool], None] = {}
-    handed_on: set[str] = set()
+    stack = read_stack(code)
+    handed_on: set[str] = {*stack.asked}
+    used = frozenset(code.co_names) | stack.asked | stack.written
+    for name in sorted(stack.asked):
+        problem = problem or _handing_on(name)
+    for name in sorted(stack.written):
+        problem = problem or _setting(name)
     for instruction in dis.get_instructions(code):
         operation, name = instruction.opname, instruction.argval
         on = instruction.offset not in called
@@ -51,8 +58,7 @@ def read_code(code: types.CodeType) -> CodeReading:
         elif operation == "IMPORT_NAME":
             problem = f"imports {name} while it runs"
         elif operation in ("STORE_ATTR", "DELETE_ATTR"):
-            if name in _UNSEEN_WHEN_SET or _is_dunder(name):
-                problem = f"sets .{name}, which cannot be seen"
+            problem = _setting(name) or problem
         elif operation == "MATCH_CLASS":
             problem = "matches patterns of classes, whose reading cannot be seen"
         elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
@@ -61,20 +67,29 @@ def read_code(code: types.CodeType) -> CodeReading:
                 handed_on.add(name)
         elif operation == "LOAD_ATTR" and on:
             handed_on.add(name)
-            if name in ("format", "format_map") or reads_unseen(name):
-                problem = f"hands .{name} on, whose calls cannot be seen"
-    unseen = UNSEEN.intersection(code.co_names)
+            problem = _handing_on(name) or problem
+    unseen = UNSEEN & used
     if _OF_FROZEN_DATACLASSES in code.co_freevars:
         unseen -= {"__setattr__"}  # what dataclasses wrote sets the fields of a new object
     if unseen:
         problem = f"uses .{min(unseen)}, which cannot be seen"
     return CodeReading(
         problem,
-        frozenset(code.co_names),
+        used,
         tuple(global_names),
         frozenset(handed_on),
         frozenset(_told_by_identity(code)),
     )
+
+
+def _setting(name: str) -> str:
+    unseen = name in _UNSEEN_WHEN_SET or _is_dunder(name)
+    return f"sets .{name}, which cannot be seen" if unseen else ""
+
+
+def _handing_on(name: str) -> str:
+    unseen = name in ("format", "format_map") or reads_unseen(name)
+    return f"hands .{name} on, whose calls cannot be seen" if unseen else ""
 
 
 def _told_by_identity(code: types.CodeType) -> Iterator[str]:

@@ -33,6 +33,7 @@ class Walk:
         todo: values to visit, with where they are.
         names: the names of attributes that code uses.
         absent: modules and functions, each with the name of an attribute that it lacks.
+        noted: classes, each with an attribute that must stay what it is.
         constants: where constants are.
         keyed: where dicts are whose keys are constants.
         not_understood: functions of C that only a call which is seen may call, with the names
@@ -44,6 +45,7 @@ class Walk:
         self.todo: list[tuple[ValueSource, Any]] = []
         self.names: set[str] = {"forward"}
         self.absent: list[tuple[Any, str]] = []
+        self.noted: list[tuple[type, str]] = []
         self.constants: list[ValueSource] = []
         self.keyed: list[ValueSource] = []
         self.not_understood: list[tuple[ValueSource, str | None]] = []

@@ -1,7 +1,8 @@
-"""Sets that code makes: tell whether the order of their members may matter.
+"""What code does with what it puts on the stack: sets that it makes, names of attributes.
 
 The order of a set's members depends on their hashes, and those of most objects on addresses, which
-differ from call to call. Code is read from the top to the bottom, with what each instruction leaves
+differ from call to call; is it followed? And which attributes are asked for with ``getattr``, which
+names them by constants? Code is read from the top to the bottom, with what each instruction leaves
 on the stack in symbols; where code branches the stack is forgotten, and sets on it escape.
 """
 
@@ -11,35 +12,47 @@ import dis
 import functools
 import types
 from dataclasses import dataclass
+from typing import Any
 
 from guards._understood import words
 
-__all__ = ["MAKERS", "SetReading", "read_sets"]
+__all__ = ["MAKERS", "StackReading", "read_stack"]
 
 
 @dataclass(frozen=True)
-class SetReading:
-    """What code does with the sets that it makes.
+class StackReading:
+    """What code does with what it puts on the stack.
 
     Attributes:
-        follows_order: it does something with one in which the order may matter.
+        follows_order: it does something with a set that it made in which the order may matter.
         locals: the names of locals that hold sets, in which the order does not.
         gives: it gives sets to its caller.
         sorts: it sorts one, which leaves the order to members of which none is the smaller.
+        asked: the attributes that it asks for by name with `getattr` or `hasattr`.
+        written: those that it sets or deletes so.
+        misses: it may go on where there is no such attribute.
+        asks_by_names_it_has: all that it asks for, sets or deletes so are these.
     """
 
     follows_order: bool
     locals: frozenset[str]
-    gives: bool
-    sorts: bool
+    gives: bool = False
+    sorts: bool = False
+    asked: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
+    misses: bool = False
+    asks_by_names_it_has: bool = True
 
 
 class _Symbol:
     """What lies on the stack; that of nothing special."""
 
 
+@dataclass(frozen=True)
 class _Constant(_Symbol):
     """A constant of the code."""
+
+    value: Any = None
 
 
 class _Set(_Symbol):
@@ -65,6 +78,7 @@ class _Attribute(_Symbol):
     name: str
 
 
+_ASK_BY_NAME = ("getattr", "hasattr", "setattr", "delattr")
 MAKERS = (set, frozenset)
 _MAKERS = words("set frozenset")
 # What takes a set, and gives the same whatever its order is.
@@ -83,10 +97,10 @@ _LOADS = words("LOAD_DEREF LOAD_CLASSDEREF LOAD_CLOSURE LOAD_FROM_DICT_OR_DEREF"
 
 
 @functools.lru_cache(maxsize=4096)
-def read_sets(code: types.CodeType) -> SetReading:
+def read_stack(code: types.CodeType) -> StackReading:
     """Read what code does with the sets that it makes, without the functions within it."""
     if code.co_name == "<setcomp>":
-        return SetReading(False, frozenset(), False, False)  # the code around it tells
+        return StackReading(False, frozenset())  # the code around it tells
     known: frozenset[str] = frozenset()
     while True:  # what is stored below may have been loaded above, in a loop
         found = _Reader(code, known).read()
@@ -105,14 +119,27 @@ class _Reader:
         self._stack: list[_Symbol] = []
         self._locals = set(known)
         self._follows_order = False
-        self._gives = self._sorts = False
+        self._gives = self._sorts = self._misses = False
+        self._asked: dict[str, list[str]] = {kind: [] for kind in _ASK_BY_NAME}
+        self._calls = dict.fromkeys(_ASK_BY_NAME, 0)
 
-    def read(self) -> SetReading:
+    def read(self) -> StackReading:
         for instruction in self._instructions:
             if instruction.is_jump_target:
                 self._forget()
             self._step(instruction.opname, instruction.arg or 0, instruction)
-        return SetReading(self._follows_order, frozenset(self._locals), self._gives, self._sorts)
+        asked = self._asked
+        named = all(len(asked[kind]) == self._calls[kind] for kind in asked)
+        return StackReading(
+            self._follows_order,
+            frozenset(self._locals),
+            self._gives,
+            self._sorts,
+            frozenset(asked["getattr"] + asked["hasattr"]),
+            frozenset(asked["setattr"] + asked["delattr"]),
+            self._misses,
+            named,
+        )
 
     def _push(self, symbol: _Symbol) -> None:
         self._stack.append(symbol)
@@ -150,13 +177,17 @@ class _Reader:
                 self._load(one)
         elif operation.startswith("LOAD_CONST") or operation == "LOAD_SMALL_INT":
             inner = type(name) is types.CodeType and name.co_name == "<setcomp>"
-            self._push(_Comprehension() if inner else _Constant())
+            self._push(_Comprehension() if inner else _Constant(name))
         elif operation in ("LOAD_GLOBAL", "LOAD_NAME"):
             self._push(_Name(name))
+            if name in _ASK_BY_NAME:
+                self._calls[name] += 1
         elif operation in _LOADS:
             self._push(_Symbol())
         elif operation in ("LOAD_ATTR", "LOAD_METHOD"):
             self._push(_Attribute(self._pop(1)[0], name))
+            if name in _ASK_BY_NAME:  # of the module of builtins
+                self._calls[name] += 1
         elif operation == "STORE_FAST" and type(name) is str:
             self._store(name)
         elif operation == "POP_TOP":
@@ -232,6 +263,10 @@ class _Reader:
         named = function.name if type(function) is _Name else ""
         asked = function.name if type(function) is _Attribute else ""
         of_set = type(function) is _Attribute and type(function.owner) is _Set
+        if named in _ASK_BY_NAME and len(given) > 1 and type(given[1]) is _Constant:
+            told = given[1].value
+            self._asked[named] += [told] if type(told) is str else []
+            self._misses |= named == "hasattr" or (named == "getattr" and len(given) > 2)
         if type(function) is _Comprehension:
             self._escape(*given)
             self._push(_Set())
