@@ -350,6 +350,81 @@ def test_training_flags_together(way: str, cls: type[torch.nn.Module], count: in
     assert check(scope) is (check.explain(scope) is None) is False
 
 
+class Child(collections.OrderedDict[str, int]):
+    pass
+
+
+class Counted(collections.OrderedDict[str, int]):
+    def __len__(self) -> int:
+        raise AssertionError("never run")
+
+
+@pytest.mark.parametrize("size", [0, 2])
+@pytest.mark.parametrize("cls", [list, tuple, dict, set, str, collections.OrderedDict])
+@pytest.mark.parametrize("count", [1, 7, 8, 30])
+def test_lengths_together(way: str, cls: type, count: int, size: int) -> None:
+    def of(cls: Any, size: int) -> Any:
+        parts = [f"{i}" for i in range(size)]
+        if cls is str:
+            return "".join(parts)
+        return cls(dict.fromkeys(parts, 0) if issubclass(cls, dict) else parts)
+
+    scope: dict[str, Any] = {f"c{i}": of(cls, size) for i in range(count)}
+    check = guarded(scope, c=GuardBuilder.SEQUENCE_LENGTH)
+    assert ("tree_of_nodes" in check.source) is (way == "in a tree" and count > 7)
+    assert check(scope)
+    assert check(types.MappingProxyType(scope))
+    assert check({**scope, "c0": of(cls, size)})
+    assert check({**scope, "c0": range(size)}), "another class that counts as the builtins do"
+    assert check({**scope, "c0": of(Child, size)})
+    for wrong in (of(cls, size + 1), None, size, Hostile(), Counted(), cls):
+        assert check({**scope, f"c{count - 1}": wrong}) is False
+
+
+class Plain:
+    at_class = 1
+
+
+class Sly:
+    @property
+    def own(self) -> int:
+        raise AssertionError("never run")
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("count", [1, 7, 8, 30])
+def test_attributes_together(way: str, count: int, there: bool) -> None:
+    def made(cls: Any, *names: str) -> Any:
+        thing = cls()
+        thing.__dict__.update(dict.fromkeys(names))
+        return thing
+
+    names = ("own", "other") if there else ("other",)
+    scope: dict[str, Any] = {f"a{i}": made(Plain, *names) for i in range(count)}
+    kind: Any = GuardBuilder.HASATTR if there else GuardBuilder.NOT_PRESENT
+    check = guarded(scope, a=functools.partial(kind, attr="own"))
+    assert ("tree_of_nodes" in check.source) is (way == "in a tree" and count > 7)
+    last = f"a{count - 1}"
+    assert check(scope)
+    assert check({**scope, last: made(Block, *names)}), "another class"
+    assert check({**scope, last: made(Sly, *names)}), "a property hides it, or is there itself"
+    assert check({**scope, last: made(Sly)}), "the property alone"
+    others = ("other",) if there else ("other", "own")
+    for wrong in (made(Plain, *others), made(Block, *others)):
+        assert check({**scope, last: wrong}) is False
+    strange = {**scope, last: Hostile()}
+    assert (check.explain(strange) is None) is check(strange)
+    assert check({}) is False
+
+
+def test_attributes_of_a_class_together(way: str) -> None:
+    scope = {f"a{i}": Plain() for i in range(20)}
+    check = guarded(scope, a=functools.partial(GuardBuilder.HASATTR, attr="at_class"))
+    assert "tree_of_nodes" not in check.source, way
+    assert check(scope)
+    assert not check({**scope, "a3": Block()})
+
+
 @pytest.mark.usefixtures("way")
 @pytest.mark.slow  # collects garbage
 def test_modules_and_tensors_of_a_tree_are_not_kept_alive() -> None:

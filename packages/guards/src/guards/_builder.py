@@ -197,7 +197,8 @@ class GuardBuilder(GuardBuilderBase):
         _need_attr(guard, attr)
         if attr is not None and _fetch.attribute(value, attr) is _fetch.MISSING:
             raise UnsupportedGuardError(f"HASATTR on {guard.name}: it has no attribute {attr!r}")
-        self.add(guard, PresentCheck(self.source(guard), attr, type(value)), value)
+        own = attr is not None and attr in (_fetch.instance_dict(value) or {})
+        self.add(guard, PresentCheck(self.source(guard), attr, type(value), own=own), value)
 
     def NOT_PRESENT(self, guard: Guard, attr: str | None = None, **key: Any) -> None:
         """Guard on a value not being there; with ``attr`` or ``key``, on its lacking that."""

@@ -74,7 +74,8 @@ class Check:
         ``("identity", value)``, ``("type", class)``, ``("constant", value)``,
         ``("immutable", value)``, ``("keys", keys)`` for a KeysCheck, ``("set", members)`` or
         ``("frozenset", members)`` for a SetCheck, ``("tensors", None)`` for a TensorCheck, and
-        ``("nodes", class or None)`` for a NodeCheck; None where it is not.
+        ``("nodes", class or None)`` for a NodeCheck, ``("contents", class)`` for one that looks
+        into a container or an object's dict; None where it is not.
         """
         return None
 

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from guards import _fetch
-from guards._checks import OneSourceCheck, snapshot, spell_found, thawed, wants, weakly
+from guards._checks import (
+    NodeCheck,
+    OneSourceCheck,
+    snapshot,
+    spell_found,
+    thawed,
+    wants,
+    weakly,
+)
 from guards._constants import HeldWeakly, constant_key, is_constant, same_constant, spell
 from guards._emit import Emitter
 from guards._errors import UnsupportedGuardError
@@ -26,7 +34,7 @@ _COUNTED = (
 )
 
 
-class LengthCheck(OneSourceCheck):
+class LengthCheck(OneSourceCheck, NodeCheck):
     """A builtin container, or a subclass that counts as its base does, has so many entries."""
 
     code = "SEQUENCE_LENGTH"
@@ -44,6 +52,19 @@ class LengthCheck(OneSourceCheck):
             return slow
         counted = f"len({name}) == {self.length}" if self.length else f"not {name}"
         return f"{emitter.is_type(name, self._cls)} and {counted} or {slow}"
+
+    def pattern(self) -> tuple[str, Any] | None:
+        return None if self._cls is None else ("contents", self._cls)
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        node.add_type_match_guard(id(self._cls), ["class"], None)
+        of_dict = self._cls is not None and issubclass(self._cls, dict)
+        add = node.add_dict_length_check_guard if of_dict else node.add_length_check_guard
+        add(self.length, ["length"], None)
+        return None
+
+    def holds(self, value: object) -> bool:
+        return bool(_fetch.length(value) == self.length)
 
     def expected(self) -> str:
         return f"of length {self.length}"

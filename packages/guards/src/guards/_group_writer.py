@@ -155,7 +155,7 @@ class GroupWriter(FetchWriter):
             plain = dict.fromkeys(
                 self.emitter.still_plain(member.expected, member.check.reads)
                 for member in group.members
-                if member.kind == "nodes" and member.expected is not None
+                if member.check.reads is not None
             )
             test = " and ".join([*filter(None, plain), test])
         if unsure or group.kind == "nodes":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AbsentCheck", "PresentCheck", "TrainingCheck"]
 
 
-class _InOwnDict(OneSourceCheck):
+class _InOwnDict(OneSourceCheck, NodeCheck):
     """A check that is fast on values of the class it was made from, ``cls``, held weakly."""
 
     def __init__(self, source: ValueSource, cls: type | None) -> None:
@@ -29,14 +29,25 @@ class _InOwnDict(OneSourceCheck):
 
     def or_else(self, name: str, fast: str, slow: str, emitter: Emitter, *unless: str) -> str:
         """Write ``fast`` for a value of that class, and ``slow`` where that does not hold."""
-        cls = self._weak_cls and self._weak_cls()
+        cls = self.cls()
         if cls is None:
             return slow
         test = emitter.is_plain(name, cls, *unless)
         return f"{test} and {fast} or {slow}" if test else f"{fast} or {slow}"
 
+    def cls(self) -> type | None:
+        """Give the class, if its instances have a dict to look into."""
+        return self._weak_cls and self._weak_cls()  # type: ignore[no-any-return]
 
-class TrainingCheck(_InOwnDict, NodeCheck):
+    def add_presence(self, node: Any, kind: Any, value: Any, attr: str, there: bool) -> object:
+        """Let a node check that an attribute is, or is not, in the dict of an object."""
+        node.add_type_match_guard(id(type(value)), ["class"], None)
+        own = node.get_generic_dict_manager("__dict__", None, kind)
+        own.add_dict_contains_guard(there, attr, ["attribute"], None)
+        return type(value)
+
+
+class TrainingCheck(_InOwnDict):
     """A module's training flag is this bool."""
 
     code = "MODULE_TRAINING"
@@ -54,7 +65,7 @@ class TrainingCheck(_InOwnDict, NodeCheck):
         return self.or_else(names[0], fast, slow, emitter, "training")
 
     def pattern(self) -> tuple[str, Any] | None:
-        cls = self._weak_cls and self._weak_cls()
+        cls = self.cls()
         return None if cls is None else ("nodes", cls)
 
     def add_to(self, node: Any, kind: Any, value: Any) -> object:
@@ -93,22 +104,41 @@ def _mode(training: bool) -> str:
 
 
 class PresentCheck(_InOwnDict):
-    """The value, or an attribute of it, is there; no code of its class is asked."""
+    """The value, or an attribute of it, is there; no code of its class is asked.
+
+    ``own`` says that the object's own dict held the attribute.
+    """
 
     code = "HASATTR"
 
     def __init__(
-        self, source: ValueSource, attr: str | None = None, cls: type | None = None
+        self,
+        source: ValueSource,
+        attr: str | None = None,
+        cls: type | None = None,
+        *,
+        own: bool = False,
     ) -> None:
         super().__init__(source, cls)
         wants(attr is None or type(attr) is str, self.code, "the name of an attribute", attr)
         self.attr = attr
+        self._own = own
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         if self.attr is None:
             return "True"  # fetching it was the check
         slow = f"{emitter.careful(_has_attribute, 'has_attribute')}({names[0]}, {self.attr!r})"
         return self.or_else(names[0], f"{self.attr!r} in {names[0]}.__dict__", slow, emitter)
+
+    def pattern(self) -> tuple[str, Any] | None:
+        cls = self.cls()
+        return ("contents", cls) if cls is not None and self._own else None
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        return self.add_presence(node, kind, value, str(self.attr), True)
+
+    def holds(self, value: object) -> bool:
+        return type(value) is not Absent and (self.attr is None or _has_attribute(value, self.attr))
 
     def expected(self) -> str:
         return "there" if self.attr is None else f"with attribute {self.attr!r}"
@@ -170,6 +200,17 @@ class AbsentCheck(_InOwnDict):
             return f"{emitter.is_type(name, dict)} and {key} not in {name} or {slow}"
         read = emitter.constant(self.guarded.read, "read")  # type: ignore[attr-defined]
         return f"{read}({name}) is {missing}"
+
+    def pattern(self) -> tuple[str, Any] | None:
+        cls = self.cls()
+        return ("contents", cls) if cls is not None and self.attr is not None else None
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        return self.add_presence(node, kind, value, str(self.attr), False)
+
+    def holds(self, value: object) -> bool:
+        absent = type(value) is Absent
+        return not absent and _own_attribute(value, str(self.attr)) is MISSING
 
     def expected(self) -> str:
         if self.attr is not None:

@@ -26,6 +26,7 @@ _PRICE = {
 _SAVES = {
     "tensors": 70,
     "nodes": 24,
+    "contents": 19,
     "identity": 20,
     "single": 8,
     "constant": 9,
@@ -37,6 +38,7 @@ _SAVES = {
     "frozenset": 20,
 }
 _GROUP_OF = {
+    "contents": "nodes",
     "identity": "same",
     "single": "same",
     "constant": "same",
@@ -116,7 +118,8 @@ def plan(
             alone.append(check)
             continue
         kind, expected = pattern
-        if kind == "nodes" and (can_be_node is None or not can_be_node(expected)):
+        group_kind = _GROUP_OF.get(kind, kind)
+        if group_kind == "nodes" and (can_be_node is None or not can_be_node(expected)):
             alone.append(check)
             continue
         if kind == "identity" and is_kept_anyway(expected):
@@ -125,12 +128,12 @@ def plan(
             kind = "type made at run time"
         source = check.sources[0]
         turn = 0
-        if can_be_node is not None and kind in ("tensors", "nodes"):
+        if can_be_node is not None and group_kind in ("tensors", "nodes"):
             place = None
         else:
             place = place_of(source)
             turn = turn_of(source) if kind == "tensors" else 0
-        group_kind = _GROUP_OF.get(kind, kind)
+        group_kind = _GROUP_OF.get(kind, kind)  # of what it is by now
         if kind in ("keys", "set", "frozenset"):
             turn = len(expected)
         key = (group_kind, turn, *((None, None) if place is None else place[:2]))
