@@ -452,3 +452,64 @@ def test_dynamic_shapes_show_sizes() -> None:
 )  # fmt: skip
 def test_words(text: str, words: str) -> None:
     assert texts.in_words(text) == words
+
+
+class Backend:
+    def __call__(self, graph: Any, inputs: Any) -> Any:
+        return graph
+
+
+class Times:
+    def __call__(self, x: Any) -> Any:
+        return x * 2
+
+
+def called(x: torch.Tensor, times: Any, factor: Any, table: Any, chosen: Any) -> Any:
+    for value in table.values():
+        x = x * value
+    return times(x) * factor * (2 if 1 in chosen else 3) * CONSTANT
+
+
+CONSTANT = torch.ones(2)
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (
+            {"table": {"a": 1, "b": 2}},
+            "len(L['table']) == 1: expected of length 1, found of length 2",
+        ),
+        ({"chosen": {2}}, "1 in L['chosen']: expected with 1, found {2}"),
+        ({"factor": 1.0}, "L['factor'] is nan: expected nan, found 1.0"),
+    ],
+)
+def test_words_for_what_torch_says_in_code(changed: dict[str, Any], text: str) -> None:
+    compiled = compile_eagerly(called)
+    given = {"times": Times(), "factor": NAN, "table": {"a": 1}, "chosen": {1}}
+    compiled(torch.ones(2), **given)
+    entries = guards.inspect(compiled)
+    said = [str(guard) for guard in entries[0].guards]
+    assert any("type(L['times']).__call__.__code__ is the same object" in line for line in said)
+    assert "L['x'], G['CONSTANT'] are different tensors" in said
+    check_texts(entries)
+    assert entries.explain_miss(torch.ones(2), **given) == []
+    (why,) = entries.explain_miss(torch.ones(2), **{**given, **changed})
+    assert str(why).startswith(text)
+
+
+def test_function_without_code_is_missing_it() -> None:
+    compiled = compile_eagerly(lambda x, act: act(x))
+    compiled(torch.ones(2), nn.functional.relu)
+    (why,) = guards.inspect(compiled).explain_miss(torch.ones(2), torch.sigmoid)
+    assert (why.expected, why.actual) == ("there", "missing")
+
+
+def test_backends_that_are_objects_have_no_addresses() -> None:
+    one, other = (torch.compile(twice, backend=Backend()) for _ in range(2))
+    one(torch.ones(2))
+    assert guards.inspect(one).explain_miss(torch.ones(2)) == []
+    (why,) = guards.inspect(other).explain_miss(torch.ones(2))
+    kind = f"an object of type {__name__}.Backend"
+    assert (why.expected, why.actual) == (kind, f"another one: {kind}")

@@ -296,20 +296,23 @@ def _other_backend(before: Any, now: Any) -> Explanation | None:
             return None
     except Exception:
         return None
+    wanted, found = _backend_in_words(before), _backend_in_words(now)
     return Explanation(
         "BACKEND",
         "the backend and its options are the same",
-        _backend_in_words(before),
-        _backend_in_words(now),
+        wanted,
+        f"another one: {found}" if found == wanted else found,
         None,
     )
 
 
 def _backend_in_words(backend: Any) -> str:
-    name = getattr(backend, "compiler_name", None) or getattr(backend, "compiler_fn", backend)
-    text = name if type(name) is str else spell(name)
+    name = getattr(backend, "compiler_name", None)
+    # Torch names an object by its repr, which says where it is.
+    named = type(name) is str and " at 0x" not in name
+    text = str(name) if named else spell(getattr(backend, "compiler_fn", backend))
     options = [
-        f"{option}={value!r}"
+        f"{option}={spell(value)}"
         for option in ("dynamic", "mode", "options", "kwargs", "config")
         if (value := getattr(backend, option, None))
     ]

@@ -32,7 +32,8 @@ def failures(guards: tuple[GuardReport, ...], scope: dict[str, Any]) -> list[Exp
         try:
             value = eval(guard.source, scope) if guard.source else scope["L"]
         except Exception as error:
-            why = "missing" if is_a(error, LookupError) else type(error).__name__
+            gone = is_a(error, (LookupError, AttributeError))
+            why = "missing" if gone else type(error).__name__
             found.append(
                 Explanation(guard.code, guard.expression, "there", why, guard.user_location)
             )
@@ -106,6 +107,7 @@ def _places(tree: ast.AST) -> list[str]:
     return list(found)
 
 
+_LENGTH_MISMATCH = re.compile(r"len\((?P<what>.*)\) != (?P<length>\d+)")
 _TYPE_MISMATCH = re.compile(r"TYPE_MISMATCH\((?P<source>.*)\)")
 
 
@@ -135,10 +137,23 @@ def of_part(
             f"of type {_type_found(source, scope)}",
             where,
         )
+    length = _LENGTH_MISMATCH.fullmatch(texts.without_remarks(part))
+    if length is not None:
+        return _of_length(length["what"], length["length"], scope, where)
     expression, expected, actual = texts.in_words(part), "to hold", "it does not"
     if re.fullmatch(r"[LG]\[.*\] is [LG]\[.*\]", expression):
         expected, actual = "the same object", "two objects"
     return Explanation("GUARD", expression, expected, actual, where)
+
+
+def _of_length(what: str, length: str, scope: dict[str, Any], where: str | None) -> Explanation:
+    """Say of a dict that it has another length, as torch finds out while it goes through it."""
+    try:
+        actual = f"of length {len(eval(what, scope))}"
+    except Exception:
+        actual = "of another length"
+    expression = texts.with_plain_names(f"len({what}) == {length}")
+    return Explanation("DICT_LENGTH", expression, f"of length {length}", actual, where)
 
 
 def _duplicates(aliasing: list[GuardReport], scope: dict[str, Any]) -> tuple[list[str], str]:

@@ -31,9 +31,9 @@ _USER_LINE = re.compile(r"\s+#\s(?P<text>.*?)\s+#\s(?P<place>\S+:\d+ in \S+)(?P<
 _SAME_SIZE = re.compile(r"# duck sizing added .* had the same size (?P<size>\d+)")
 _FRAMEWORK_LINE = re.compile(r"\s+#\s(?P<place>\S+:\d+ in \S+)\s*$")
 _REMARK = re.compile(r"\s+#\s\(unknown source.*\)\s*$|\s{2,}#\s[^'\"]*$")
-_TYPE_TEST = re.compile(r"___check_type_id\((?P<what>.*?)\), type=<class '(?P<type>[^']+)'>")
+_TYPE_TEST = re.compile(r"___check_type_id\((?P<what>.*?), \d+\), type=<class '(?P<type>[^']+)'>")
 _IDENTITY_TEST = re.compile(
-    r"___check_obj_id\((?P<what>.*?)\)(?:, type=<class '(?P<type>[^']+)'>)?"
+    r"___check_obj_id\((?P<what>.*?), \d+\)(?:, type=<class '(?P<type>[^']+)'>)?"
 )
 _TENSOR_TEST = re.compile(
     r"check_tensor\((?P<what>.*?), (?P<cls>\w+), DispatchKeySet\((?P<keys>[^)]*)\), "
@@ -46,6 +46,8 @@ _LACKS_KEY = re.compile(r"not ___dict_contains\((?P<key>.*?), (?P<what>\w.*)\)")
 _HAS_KEY = re.compile(r"___dict_contains\((?P<key>.*?), (?P<what>\w.*)\)")
 _IN_SET = re.compile(r"(?P<no>not )?set\.__contains__\((?P<what>.*), (?P<key>[^,]+)\)")
 _EMPTY = re.compile(r"not (?P<what>[LG]\[.*)")
+_NO_ALIASING = re.compile(r"check_no_aliasing\((?P<what>.*)\)")
+_IS_NAN = re.compile(r"\(type\((?P<what>.*)\) is (?:float|complex) and __\w*isnan\((?P=what)\)\)")
 _BUILTIN = re.compile(r"G\['__builtins_dict___\d+'\]\['(\w+)'\]")
 _IMPORT = re.compile(r"G\['__import_(\w+)'\]")
 _WHOLE = {
@@ -81,11 +83,11 @@ def _reworded(text: str, name: str) -> str:
     if "top_saved_tensors_hooks" in text:
         return "the hooks on saved tensors are as they were"
     if found := _TYPE_TEST.search(text):
-        return f"type({_ADDRESS_ARGUMENT.sub('', found['what'])}) is {found['type']}"
+        return f"type({found['what']}) is {found['type']}"
     if found := _IDENTITY_TEST.search(text):
         name = name or found["type"] or ""
         kind = f": {name}" if name else ""
-        return f"{_ADDRESS_ARGUMENT.sub('', found['what'])} is the same object{kind}"
+        return f"{found['what']} is the same object{kind}"
     if found := _TENSOR_TEST.search(text):
         facts = ", ".join(f"{k} {v}" for k, v in _tensor_expected(found).items())
         return f"{found['what']} is a tensor: {facts}"
@@ -99,6 +101,10 @@ def _reworded(text: str, name: str) -> str:
         return f"{found['key']} in {found['what']}"
     if found := _IN_SET.fullmatch(text):
         return f"{found['key']} {'not ' if found['no'] else ''}in {found['what']}"
+    if found := _IS_NAN.fullmatch(text):
+        return f"{found['what']} is nan"
+    if found := _NO_ALIASING.fullmatch(text):
+        return f"{found['what']} are different tensors"
     if found := _EMPTY.fullmatch(text):
         return f"{found['what']} is empty"
     return _ADDRESS_ARGUMENT.sub("", text) if "___" in text else text
@@ -142,6 +148,9 @@ def difference(code: str, source: str, text: str, expression: str, value: Any) -
     if code in ("DICT_LENGTH", "LENGTH_CHECK"):
         wanted = "nothing" if expression.endswith(" is empty") else expression.rpartition(" ")[2]
         return f"of length {wanted}" if wanted != "nothing" else "empty", f"of length {len(value)}"
+    if code == "SET_CONTAINS":
+        key, absent, _ = expression.rpartition(" in ")[0].partition(" not")
+        return f"{'without' if absent else 'with'} {key}", spell(value)
     if code == "ID_MATCH":
         wanted, actual = expression.partition(" is the same object")[2], spell(value)
         same = wanted.removeprefix(": ") == actual
