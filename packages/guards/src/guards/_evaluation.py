@@ -26,6 +26,7 @@ __all__ = ["ChainedValueSource", "ValueSource"]
 
 Scope = Mapping[str, Any]
 _EMPTY: Scope = {}
+_UNKNOWN = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +65,18 @@ class ValueSource(Source):
         known = {} if known is None else known
         links: list[ChainedValueSource] = []
         link: Source = self
-        while link not in known and isinstance(link, ChainedValueSource):
+        while (value := known.get(link, _UNKNOWN)) is _UNKNOWN:
+            if not isinstance(link, ChainedValueSource):
+                break
             links.append(link)
             link = link.base
-        if link not in known:
+        if value is _UNKNOWN:
             if not isinstance(link, ValueSource):
                 raise UnsupportedGuardError(
                     f"{type(link).__name__}, at the root of {self.name()}, cannot be evaluated: "
                     "derive it from guards.ValueSource and give it start()"
                 )
-            known[link] = link.start(L, _EMPTY if G is None else G)
-        value = known[link]
+            value = known[link] = link.start(L, _EMPTY if G is None else G)
         for chained in reversed(links):
             value = known[chained] = value if type(value) is Absent else chained.read(value)
         return value
@@ -127,9 +129,9 @@ class ValueSource(Source):
         return emitter.fetch(self, base)
 
     def __hash__(self) -> int:
-        known: int | None = self.__dict__.get("_hash")
-        if known is not None:
-            return known
+        with_hash = self.__dict__
+        if "_hash" in with_hash:
+            return with_hash["_hash"]  # type: ignore[no-any-return]
         links = _links_without(self, "_hash")
         value = hash(links[-1].base) if isinstance(links[-1], ChainedValueSource) else 0
         for link in reversed(links):
