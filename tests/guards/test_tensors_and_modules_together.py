@@ -381,6 +381,87 @@ def test_lengths_together(way: str, cls: type, count: int, size: int) -> None:
         assert check({**scope, f"c{count - 1}": wrong}) is False
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("count", [1, 7, 8, 30])
+def test_keys_together(way: str, count: int, ordered: bool) -> None:
+    def keyed(*keys: Any, cls: Any = dict) -> Any:
+        return cls(dict.fromkeys(keys))
+
+    scope: dict[str, Any] = {f"d{i}": keyed("one", f"key {i}", 3) for i in range(count)}
+    check = guarded(scope, d=functools.partial(GuardBuilder.DICT_KEYS_MATCH, ordered=ordered))
+    assert ("tree_of_nodes" in check.source) is (way == "in a tree" and count > 7)
+    last, own = f"d{count - 1}", f"key {count - 1}"
+    assert check(scope)
+    assert check({k: dict(d) for k, d in scope.items()})
+    assert check(types.MappingProxyType(scope))
+    assert check({**scope, last: keyed("".join(["o", "ne"]), f"key {count - 1}", 3)}), "equal keys"
+    assert check({**scope, last: keyed(3, own, "one")}) is not ordered
+    strange = Hostile()
+    for wrong in (
+        keyed("one", own),
+        keyed("one", own, 3, 4),
+        keyed("one", own, 4),
+        keyed("one", own, 3.0),
+        keyed("one", own, True),
+        keyed("one", strange, 3),
+        keyed("one", own, 3, cls=collections.OrderedDict),
+        keyed("one", own, 3, cls=ChildDict),
+        [*scope[last]],
+        None,
+        strange,
+    ):
+        CALLS.clear()
+        assert check({**scope, last: wrong}) is False
+        assert not CALLS
+    scope[last].clear()
+    assert check(scope) is False
+    assert check.explain(scope) is not None
+
+
+def refused_by(check: CheckFunction, scope: dict[str, Any]) -> str:
+    assert not check(scope)
+    explained = check.explain(scope)
+    assert explained is not None
+    return explained.code
+
+
+def test_keys_and_more_of_dicts_and_modules_together(way: str) -> None:
+    scope: dict[str, Any] = {"m": torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(9)])}
+    modules = AttrSource(LocalSource("m"), "_modules")
+    guards = []
+    for name in scope["m"]._modules:
+        layer = GetItemSource(modules, name)
+        own = AttrSource(layer, "__dict__")
+        guards += [
+            Guard(AttrSource(layer, "_parameters"), GuardBuilder.DICT_KEYS_MATCH),
+            Guard(AttrSource(layer, "_forward_hooks"), GuardBuilder.SEQUENCE_LENGTH),
+            Guard(GetItemSource(own, "training"), GuardBuilder.ID_MATCH),
+            Guard(own, GuardBuilder.TYPE_MATCH),
+            Guard(layer, GuardBuilder.TYPE_MATCH),
+            Guard(layer, GuardBuilder.MODULE_TRAINING),
+        ]
+    check = compile_guards(guards, scope)
+    assert check(scope), way
+    layer = scope["m"][4]
+    layer._parameters["extra"] = None
+    assert refused_by(check, scope) == "DICT_KEYS_MATCH"
+    del layer._parameters["extra"]
+    layer._parameters = {"".join(["wei", "ght"]): layer.weight, "bias": layer.bias}
+    assert check(scope)
+    layer.register_forward_hook(print)
+    assert refused_by(check, scope) == "SEQUENCE_LENGTH"
+    layer._forward_hooks.clear()
+    layer.eval()
+    assert refused_by(check, scope) == "MODULE_TRAINING"
+    layer.train()
+    del layer.__dict__["_forward_hooks"]
+    assert refused_by(check, scope) == "SEQUENCE_LENGTH"
+    layer._buffers["_forward_hooks"] = {}
+    assert check(scope), "found where torch's own look-up finds it"
+    scope["m"]._modules["4"] = torch.nn.ReLU()
+    assert not check(scope)
+
+
 class Plain:
     at_class = 1
 

@@ -141,6 +141,10 @@ class NodeCheck(Check):
 
     reads: ClassVar[str | None] = None
 
+    def dict_of_node(self) -> dict[Any, Any] | None:
+        """Give a dict like those that a node must be made for, to be able to check their keys."""
+        return None
+
     def add_to(self, node: Any, kind: Any, value: Any) -> object:
         """Let a node check what this does; its failure need not mean that this check fails.
 

@@ -80,7 +80,7 @@ class LengthCheck(OneSourceCheck, NodeCheck):
         return {"length": self.length}
 
 
-class KeysCheck(OneSourceCheck):
+class KeysCheck(OneSourceCheck, NodeCheck):
     """A dict has exactly these keys, in this order unless ``ordered`` is False.
 
     With ``plain`` it must be a dict itself and no subclass. Keys that are no constants are
@@ -110,6 +110,16 @@ class KeysCheck(OneSourceCheck):
     def pattern(self) -> tuple[str, Any] | None:
         common = self.plain and all(self._constant) and 0 < len(self.keys) <= 16
         return ("keys", tuple(self.keys)) if common else None
+
+    def dict_of_node(self) -> dict[Any, Any] | None:
+        return dict.fromkeys(self.keys)
+
+    def add_to(self, node: Any, kind: Any, value: Any) -> object:
+        # A node made for a dict checks the class and the length.
+        for place, key in enumerate(self.keys):
+            at = node.get_key_manager(place, "key", None, kind)
+            at.add_id_match_guard(id(key), ["key"], None)
+        return None
 
     def holds(self, value: object) -> bool:
         """Tell whether one value has these keys."""

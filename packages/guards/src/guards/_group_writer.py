@@ -11,6 +11,7 @@ import torch
 
 from guards import _torch_private as private
 from guards import _trees
+from guards._checks import Check
 from guards._constants import same_constant
 from guards._emit import may_change
 from guards._fetch import is_a
@@ -158,6 +159,9 @@ class GroupWriter(FetchWriter):
                 if member.check.reads is not None
             )
             test = " and ".join([*filter(None, plain), test])
+        if any(member.kind == "keys" for member in group.members):
+            self._write_if_not(test, group)
+            return
         if unsure or group.kind == "nodes":
             checks = [member.check for members in again for member in members]
             each = self.emitter.truth(functools.partial(_hold_each, checks), "hold_one_by_one")
@@ -167,6 +171,21 @@ class GroupWriter(FetchWriter):
             other = f"not ({sure}) and " if group.kind == "tensors" else ""
             test += f" or {other}{each}({values})"
         self._refuse_unless(test)
+
+    def _write_if_not(self, test: str, group: Group) -> None:
+        """Write the checks of a group one by one, for where the tree does not hold."""
+        self._lines.append(f"if not ({test}):")
+        within = len(self._lines)
+        # What is fetched there is not fetched elsewhere, and no other check may be made there.
+        known = dict(self._variables), dict(self._tables), self._types
+        self._types = {}
+        for member in group.members:
+            self._write_alone(member.check)
+        self._lines[within:] = [f"    {line}" for line in self._lines[within:]]
+        self._variables, self._tables, self._types = known
+
+    def _write_alone(self, check: Check) -> None:
+        raise NotImplementedError
 
     def _as_fetched_last(self, names: Sequence[str]) -> str:
         """Take back the line before, and give what it fetched, where that was just these names."""

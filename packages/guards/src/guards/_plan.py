@@ -50,6 +50,9 @@ _GROUP_OF = {
 _NODES = ("identity", "single", "constant", "type")
 _WORTH_A_GROUP_BESIDE_A_TREE = 48
 
+# So many dicts have their keys compared faster column by column than in a tree.
+_WORTH_COLUMNS = 300
+
 # Fetching values of one table together is worth while from so many on; fewer are checked with
 # those of other tables.
 WORTH_FETCHING_TOGETHER = 10
@@ -112,14 +115,18 @@ def plan(
     """
     alone: list[Check] = []
     by_table: dict[Any, Group] = {}
+    dicts = sum((check.pattern() or ("",))[0] == "keys" for check in checks)
+    keys_in_tree = can_be_node is not None and dicts < _WORTH_COLUMNS
     for check in checks:
         pattern = check.pattern()
         if pattern is None or (pattern[0] != "tensors" and is_base(check.sources[0])):
             alone.append(check)
             continue
         kind, expected = pattern
-        group_kind = _GROUP_OF.get(kind, kind)
-        if group_kind == "nodes" and (can_be_node is None or not can_be_node(expected)):
+        in_tree = kind == "keys" and keys_in_tree
+        group_kind = "nodes" if in_tree else _GROUP_OF.get(kind, kind)
+        cls = None if in_tree else expected
+        if group_kind == "nodes" and (can_be_node is None or not can_be_node(cls)):
             alone.append(check)
             continue
         if kind == "identity" and is_kept_anyway(expected):
@@ -133,8 +140,9 @@ def plan(
         else:
             place = place_of(source)
             turn = turn_of(source) if kind == "tensors" else 0
-        group_kind = _GROUP_OF.get(kind, kind)  # of what it is by now
-        if kind in ("keys", "set", "frozenset"):
+        if group_kind != "nodes":
+            group_kind = _GROUP_OF.get(kind, kind)  # of what it is by now
+        if kind in ("keys", "set", "frozenset") and not in_tree:
             turn = len(expected)
         key = (group_kind, turn, *((None, None) if place is None else place[:2]))
         group = by_table.setdefault(key, Group(group_kind, place is not None))

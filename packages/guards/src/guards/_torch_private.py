@@ -32,6 +32,7 @@ __all__ = [
     "dispatch_state",
     "in_thread_state",
     "is_odd",
+    "kind_of_dict_node",
     "kind_of_node",
     "no_tree",
     "overlapping",
@@ -123,6 +124,12 @@ def kind_of_node() -> Any:
     """
     kinds = getattr(sys.modules.get("torch._dynamo.guards"), "GuardManagerType", None)
     return getattr(kinds, "GUARD_MANAGER", None)
+
+
+def kind_of_dict_node() -> Any:
+    """Give what torch wants to be told of a node that checks the keys of a dict, or None."""
+    kinds = getattr(sys.modules.get("torch._dynamo.guards"), "GuardManagerType", None)
+    return getattr(kinds, "DICT_GUARD_MANAGER", None)
 
 
 def add_tensor_match(

@@ -8,7 +8,7 @@ where something has loaded it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from guards import _torch_private as private
@@ -24,6 +24,10 @@ class Leaf(NamedTuple):
 
     check: NodeCheck
     value: Any
+
+    def add_to(self, node: Any, kind: Any) -> object:
+        """Let a node make the check; see there."""
+        return self.check.add_to(node, kind, self.value)
 
 
 class Table(NamedTuple):
@@ -45,23 +49,27 @@ def tree_of(parts: Sequence[Leaf | Table]) -> tuple[Any, list[object]]:
     A dict that is none, or lacks a key, does not hold, nor does a module of another class. Gives
     the tree, and the objects of which each must stay alive while the tree is asked.
     """
-    root, kind = private.tree(), private.kind_of_node()
+    root, kind, of_dict = private.tree(), private.kind_of_node(), private.kind_of_dict_node()
+
+    def below(reach: Callable[..., Any], key: Any, leaf: object) -> Any:
+        # No example is given for another node: torch would only remember its class.
+        example = leaf.check.dict_of_node() if isinstance(leaf, Leaf) else None
+        return reach(key, "value", example, kind if example is None else of_dict)
+
     by_address = []
     for place, part in enumerate(parts):
-        # No example is given for a node: torch would only remember its class.
         node = root
         if len(parts) > 1:
-            node = root.tuple_getitem_manager(place, "values", None, kind)
+            node = below(root.tuple_getitem_manager, place, part)
         if isinstance(part, Leaf):
-            by_address.append(part.check.add_to(node, kind, part.value))
+            by_address.append(part.add_to(node, kind))
             continue
         if part.cls is not None:
             node.add_type_match_guard(id(part.cls), ["class"], None)
             node = node.get_generic_dict_manager("__dict__", None, kind)
             node = node.getitem_manager(part.name, part.name, None, kind)
         node.add_type_match_guard(id(dict), ["dict"], None)
-        for key, (check, value) in part.leaves.items():
+        for key, leaf in part.leaves.items():
             # Torch's own way for dicts first sets aside what error there may be.
-            below = node.getitem_manager(key, "value", None, kind)
-            by_address.append(check.add_to(below, kind, value))
+            by_address.append(leaf.add_to(below(node.getitem_manager, key, leaf), kind))
     return root, [value for value in by_address if value is not None]
