@@ -164,3 +164,38 @@ def test_inner_tensors_of_a_list_that_require_grad_keep_their_graph() -> None:
     joined.elem.sum().backward()
     assert inner.grad is not None
     assert inner.grad.tolist() == [2.0] * 4
+
+
+class WithHandler(Marked):
+    """The same, with a handler, so that it is shown the parts of composite operators."""
+
+
+@WithHandler.table.implements(torch.ops.aten.mm.default)
+def _mm(self: Any, mat2: Any) -> Any:
+    return WithHandler.run_without_handler(torch.ops.aten.mm.default, self, mat2)
+
+
+RANKS: dict[str, Callable[..., Any]] = {
+    "default": lambda x, out: torch.linalg.matrix_rank(x, out=out),
+    "atol": lambda x, out: torch.linalg.matrix_rank(x, atol=0.1, rtol=0.1, out=out),
+    "atol tensor": lambda x, out: torch.linalg.matrix_rank(x, atol=torch.tensor(0.1), out=out),
+    "tol": lambda x, out: torch.linalg.matrix_rank(x, 0.1, out=out),
+    "tol tensor": lambda x, out: torch.linalg.matrix_rank(x, torch.tensor(0.1), out=out),
+}
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("cls", [Marked, WithHandler])
+@pytest.mark.parametrize("name", RANKS)
+def test_rank_is_written_to_out(name: str, cls: Any, watched: bool) -> None:
+    from dispatch_core import Recorder
+
+    for size in ((), (0,)):
+        out: Any = cls(torch.full(size, 7), mark="out")
+        with Recorder() if watched else nullcontext():
+            given = RANKS[name](cls(torch.ones(3, 3)), out)
+        assert given is out
+        assert out.elem.tolist() == 1
+        assert out.mark == "out"
+    with pytest.raises(RuntimeError, match="dtype"):
+        RANKS[name](cls(torch.ones(3, 3)), cls(torch.tensor(True)))

@@ -314,3 +314,57 @@ def test_autocast_that_a_backward_runs_in_does_not_reach_the_parts() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         y.backward()
     assert seen[0] is torch.float32
+
+
+# ── parts that torch could not run on wrappers ──────────────────────────────────────────────────
+
+
+def test_tensor_of_indices_may_be_a_wrapper() -> None:
+    class Splits(WrapperTensor):
+        elem: torch.Tensor
+
+    @Splits.table.implements(aten.tensor_split)
+    def split(func: Any, *args: Any, **kwargs: Any) -> Any:
+        return Splits.run_without_handler(func, *args, **kwargs)
+
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        with mode():
+            x: Any = Splits(torch.arange(6.0))
+            for sections in (torch.tensor([1, 4]), Splits(torch.tensor([1, 4]))):
+                parts: Any = torch.tensor_split(x, sections)
+                assert [_plain(part.elem) for part in parts] == [[0.0], [1.0, 2.0, 3.0], [4.0, 5.0]]
+
+
+def test_result_that_has_no_gradient_is_a_leaf() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.adaptive_max_pool1d.default)
+    def pool(self: Any, output_size: Any) -> Any:
+        values, indices = aten.adaptive_max_pool1d.default(self.elem, output_size)
+        return Own(values), Own(indices.to(torch.float32))
+
+    x: Any = Own(torch.arange(6.0).view(1, 6), requires_grad=True)
+    values, indices = torch.adaptive_max_pool1d(x, 2)
+    assert (values.requires_grad, indices.requires_grad) == (True, False)
+    values.sum().backward()
+    assert x.grad.elem.tolist() == [[0.0, 0.0, 1.0, 0.0, 0.0, 1.0]]
+
+
+def test_views_without_an_alias_in_the_schema_share_the_outside() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.broadcast_tensors.default)
+    def broadcast(tensors: Any) -> Any:
+        return [Own(part) for part in torch.broadcast_tensors(*[t.elem for t in tensors])]
+
+    x: Any = Own(torch.ones(3, 1), requires_grad=True)
+    y: Any = Own(torch.ones(1, 4))
+    given = (x * 1, y)
+    first, second = torch.broadcast_tensors(*given)
+    assert (first._base is given[0], second._base is given[1]) == (True, True)
+    assert (first.requires_grad, second.requires_grad) == (True, False)
+    is_alias_of: Any = getattr(torch._C, "_is_alias_of")  # noqa: B009  # which no stub names
+    assert is_alias_of(first, given[0])
+    assert not is_alias_of(first, second)

@@ -27,6 +27,25 @@ def _pass_on(func: Any, *args: Any, **kwargs: Any) -> Any:
     return Passing.run_without_handler(func, *args, **kwargs)
 
 
+class PassingWhole(WrapperTensor):
+    """The same for every composite operator of aten, each by its name, so that it arrives whole."""
+
+
+def _composite_packets() -> list[Any]:
+    bases = {
+        name.removeprefix("aten::").partition(".")[0]
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith("aten::")
+        and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+    }
+    return [getattr(torch.ops.aten, base) for base in sorted(bases)]
+
+
+@PassingWhole.table.implements(*_composite_packets())
+def _pass_whole(func: Any, *args: Any, **kwargs: Any) -> Any:
+    return PassingWhole.run_without_handler(func, *args, **kwargs)
+
+
 CONTEXTS: dict[str, Callable[[], Any]] = {
     "plain": contextlib.nullcontext,
     "no_grad": torch.no_grad,

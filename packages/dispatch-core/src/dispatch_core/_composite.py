@@ -182,9 +182,13 @@ def _stops(op: Any) -> Callable[[Any], bool]:
         if private.has_kernel(op.name(), name)
     ]
 
+    aliases = [argument.alias_info for argument in op._schema.arguments]
+    views = any(alias is not None and not alias.is_write for alias in aliases)
+
     def stops(keys: Any) -> bool:
         return (
             private.is_functorch_call(keys)
+            or (not views and private.resolves_bits_first(keys))
             or private.jit_is_tracing()  # which can write down no node of ours
             or any(private.key_is_set(keys, name) for name in autocast)  # which calls again
         )
@@ -193,13 +197,13 @@ def _stops(op: Any) -> Callable[[Any], bool]:
 
 
 def kernel_for_classes(
-    op: Any, key: Any, is_wanted: Callable[[Any, Any], bool]
+    op: Any, key: Any, is_wanted: Callable[[Any, Any], bool], finish: Callable[[Any], Any]
 ) -> Callable[..., Any]:
     """Make a kernel that hands an operator whole to the classes that want it so.
 
     It is for a dispatch key that comes before PythonTLSSnapshot, and that their tensors carry.
-    `is_wanted` looks at the call's args and kwargs. The parts arrive all the same where they do
-    under `keep_composite`.
+    `is_wanted` looks at the call's args and kwargs, `finish` at what comes of it, when autograd
+    knows it. The parts arrive all the same where they do under `keep_composite`.
     """
     stops = _stops(op)
     with _lock:
@@ -209,7 +213,7 @@ def kernel_for_classes(
         if not (is_kept(op) or stops(keys)) and is_wanted(args, kwargs):
             call = WholeCall(op, args, kwargs)
             if not (call.needs_parts or call.has_tangents()):
-                return call.run(_hand_to_python)
+                return finish(call.run(_hand_to_python))
         return private.call_below(key, op, keys, args, kwargs)
 
     kernel.__name__ = kernel.__qualname__ = f"whole[{op.name()}]"

@@ -1,4 +1,4 @@
-"""Which arguments the gradient of a composite operator needs the values of.
+"""Which arguments the gradient of a composite operator needs, and which results have one.
 
 The node of a kept operator runs the operator's parts in its backward. What these would not have
 saved, nor anything that was computed from it, may be written before then, and need not be kept.
@@ -8,6 +8,7 @@ So the parts run once on tensors without data, with somebody who follows what ea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,27 +18,37 @@ from dispatch_core._call_tensors import fill_without_data, walk, without_data
 from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
 
-__all__ = ["LikePlain", "needed_by_gradient"]
+__all__ = ["GradientNeeds", "LikePlain", "gradient_needs"]
 
 Tensor = torch.Tensor
 
-_known: dict[Any, frozenset[int]] = {}
+
+@dataclass
+class GradientNeeds:
+    """The positions of the tensors whose values it needs; which results depend on what has one.
+
+    All of them, and None, where the parts cannot run without data.
+    """
+
+    values: frozenset[int]
+    results: tuple[bool, ...] | None
+
+
+_known: dict[Any, GradientNeeds] = {}
 _MOST_KNOWN = 4096
 
 
-def needed_by_gradient(
-    op: Any, template: Any, tensors: Sequence[Tensor], state: Any
-) -> frozenset[int]:
-    """Give the positions of the tensors that the gradient needs the values of.
+def gradient_needs(op: Any, template: Any, tensors: Sequence[Tensor], state: Any) -> GradientNeeds:
+    """Find what the gradient of a call needs, by running its parts without data.
 
     `template` is the call's (args, kwargs) with holes for `tensors`; `state` is what else the
-    parts depend on. All are needed where the parts cannot run without data.
+    parts depend on.
     """
     try:
         key = op, state, _frozen(template), tuple(map(_look, tensors))
         known = _known.get(key)
     except TypeError:  # something that cannot be compared is an argument
-        return frozenset(range(len(tensors)))
+        return GradientNeeds(frozenset(range(len(tensors))), None)
     if known is None:
         known = _find(op, template, tensors)
         if len(_known) >= _MOST_KNOWN:
@@ -62,7 +73,7 @@ def _frozen(value: Any) -> Any:
     return type(value), value
 
 
-def _find(op: Any, template: Any, tensors: Sequence[Tensor]) -> frozenset[int]:
+def _find(op: Any, template: Any, tensors: Sequence[Tensor]) -> GradientNeeds:
     parts: Any = private.composite_kernel(op)
     saved: list[Tensor] = []
 
@@ -81,12 +92,12 @@ def _find(op: Any, template: Any, tensors: Sequence[Tensor]) -> frozenset[int]:
             torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
             follow,
         ):
-            results = parts(*args, **kwargs)
-        found: set[int] = set().union(*map(follow.made_from, saved))
+            results: list[Tensor] = []
+            walk(parts(*args, **kwargs), results.append)
+        values: frozenset[int] = frozenset().union(*map(follow.made_from, saved))
     except Exception:  # two devices, data that decides, sizes that are symbols
-        return frozenset(range(len(tensors)))
-    del results  # it held the nodes, and so what they have saved
-    return frozenset(found)
+        return GradientNeeds(frozenset(range(len(tensors))), None)
+    return GradientNeeds(values, tuple(result.requires_grad for result in results))
 
 
 class _Follow(QuietMode):

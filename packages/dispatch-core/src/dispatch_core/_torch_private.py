@@ -72,6 +72,7 @@ __all__ = [
     "packet_name",
     "pop_mode",
     "push_mode",
+    "resolves_bits_first",
     "return_types",
     "script_namespaces",
     "set_conjugate_bit",
@@ -525,6 +526,17 @@ def is_functorch_call(keys: Any) -> bool:
     return any(
         keys.has(getattr(_key, name))
         for name in ("FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize")
+    )
+
+
+def resolves_bits_first(keys: Any) -> bool:
+    """Say whether a composite operator is given copies, for conjugate and negative arguments.
+
+    Without autograd, as in inference mode, these keys have their turn before its parts; they
+    leave an operator alone whose schema says that it views.
+    """
+    return (keys.has(_key.Negative) or keys.has(_key.Conjugate)) and not keys.has(
+        _key.AutogradFunctionality
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from dispatch_core import _torch_private as private
 from dispatch_core._autocast import Autocast
 from dispatch_core._call_tensors import fill, walk
-from dispatch_core._gradient_needs import LikePlain, needed_by_gradient
+from dispatch_core._gradient_needs import GradientNeeds, LikePlain, gradient_needs
 from dispatch_core._registry import handle_of
 from dispatch_core._whole_view import as_views, shares_memory
 
@@ -43,6 +43,7 @@ class WholeCall:
         )
         self.needs_parts = self.needs_gradient and self._writes_oddly()
         self._random = _RandomState(self)
+        self._needs: GradientNeeds | None = None
         self._before: dict[int, Tensor] = {}
         self._not_given_back: list[int] = []
         self._flat_result: list[Tensor] | None = None
@@ -104,13 +105,24 @@ class WholeCall:
         return self._as_node(hand_to_python)
 
     def _is_recorded(self, results: Sequence[Tensor]) -> bool:
-        """Say whether autograd has seen to all results, as where a handler ran the parts."""
-        return bool(results) and all(
+        """Say whether autograd has seen to the results, as where a handler ran the parts."""
+        recorded = [
             result.grad_fn is not None and not any(result is tensor for tensor in self.tensors)
-            if result.is_floating_point() or result.is_complex()
-            else not result._is_view()
             for result in results
-        )
+        ]
+        if not any(recorded):
+            return False
+        needing = self._find_needs().results
+        if needing is None or len(needing) != len(results):
+            return True
+        return all(r or not need for r, need in zip(recorded, needing, strict=True))
+
+    def _find_needs(self) -> GradientNeeds:
+        if self._needs is None:
+            self._autocast = Autocast(self.tensors)
+            state = self._autocast.settings
+            self._needs = gradient_needs(self.op, self._template, self.tensors, state)
+        return self._needs
 
     def _run_writing(self, hand_to_python: Run) -> Any:
         if self.needs_gradient:
@@ -160,6 +172,9 @@ class WholeCall:
                 at for at, there in zip(self._written, given_back, strict=True) if not there
             ]
             flat += [self.tensors[position] for position in self._not_given_back]
+        elif (results := self._find_needs().results) is not None and len(results) == len(flat):
+            without = [value for value, has in zip(flat, results, strict=True) if not has]
+            ctx.mark_non_differentiable(*without)
         # Nothing must stay alive through the call that autograd does not count.
         self._args, self._kwargs, self.tensors = (), {}, []
         self._before, self._flat_result = {}, None
@@ -173,8 +188,7 @@ class WholeCall:
         beside: dict[int, Tensor | LikePlain] = {
             position: self.tensors[position].detach().clone() for position in self._hidden_writes()
         }
-        self._autocast = Autocast(self.tensors)
-        needed = needed_by_gradient(self.op, self._template, self.tensors, self._autocast.settings)
+        needed = self._find_needs().values
         for position, tensor in enumerate(self.tensors):
             if position not in (*needed, *self._before, *self._written, *beside):
                 plain = type(tensor) in _PLAIN and not private.has_python_key(tensor)

@@ -122,6 +122,8 @@ class _Plan:
         seen: set[int] = set()
         for result, (part, at) in zip(results, self.origins, strict=True):
             if part != _ARGUMENT:
+                if result.is_inference() and not any(t.is_inference() for t in tensors):
+                    return False  # which torch takes for no view
                 if not self._is_like(result, self.parts[part].results[at]):
                     return False
                 seen.add(id(result))
@@ -237,7 +239,8 @@ class _Answer(QuietMode):
             if self._plan.on_stand_ins:
                 given: list[Tensor] = []
                 walk((list(args), dict(kwargs or {})), given.append)
-                made = [_stand_in(value, given[0].device) for value in part.results]
+                with torch.inference_mode(given[0].is_inference()):  # whatever mode is on
+                    made = [_stand_in(value, given[0].device) for value in part.results]
             else:
                 walk(func(*args, **(kwargs or {})), made.append)
         chosen = [a if a is not None else m for a, m in zip(answers, made, strict=True)]

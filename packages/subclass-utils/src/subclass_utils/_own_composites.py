@@ -30,6 +30,7 @@ from subclass_utils._torch_private import (
     is_alias_of,
     is_composite_implicit,
     register_kernels,
+    share_storage,
 )
 
 __all__ = ["follow_tables", "has_data_of", "take_whole"]
@@ -84,7 +85,7 @@ def _register(op: Any) -> None:
     register = _libraries.get(op.namespace)
     if register is None:
         register = _libraries[op.namespace] = register_kernels(op.namespace, COMPOSITE_KEY)
-    register(op.name(), kernel_for_classes(op, composite_key, _wanted(op)))
+    register(op.name(), kernel_for_classes(op, composite_key, _wanted(op), _share_storage))
     _registered.add(op)
 
 
@@ -100,6 +101,19 @@ def _wanted(op: Any) -> Callable[[Sequence[Any], Mapping[str, Any]], bool]:
         return first is not None and first._entries[op].is_named
 
     return is_wanted
+
+
+def _share_storage(result: Any) -> Any:
+    """Let the views among the results share the storage of what they view, outside too.
+
+    By it torch.compile tells views from other inputs.
+    """
+    for value in each_in((result,)):
+        if not hasattr(type(value), "inner_tensors") or value.is_inference():
+            continue
+        if type(value._base) is type(value):
+            share_storage(value, value._base)
+    return result
 
 
 # ── results that are the argument ───────────────────────────────────────────────────────────────

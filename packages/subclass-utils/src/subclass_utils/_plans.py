@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +27,14 @@ from subclass_utils._torch_private import (
 )
 from subclass_utils._transparent import Transparent
 
-__all__ = ["TypedPlan", "make_plan", "run_whole", "run_without_handler", "runs_in_parts"]
+__all__ = [
+    "TypedPlan",
+    "make_plan",
+    "other_parts",
+    "run_whole",
+    "run_without_handler",
+    "runs_in_parts",
+]
 
 TypedPlan = Callable[[Sequence[type], Sequence[Any], Mapping[str, Any]], Any]
 
@@ -41,6 +49,10 @@ _SAFE = {
     torch.ops.aten.unsafe_split.Tensor: torch.ops.aten.split.Tensor,
     torch.ops.aten.unsafe_split_with_sizes.default: torch.ops.aten.split_with_sizes.default,
 }
+
+
+other_parts: dict[str, Callable[..., Any]] = {}
+"""What runs instead of a composite operator's parts, which are its first argument, by name."""
 
 
 def make_plan(cls: type[Any], func: Any) -> TypedPlan:
@@ -133,7 +145,9 @@ def runs_in_parts(func: Any) -> bool:
 
 def _parts(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any]], Any]:
     """Run a composite operator's parts; under inference mode it arrives in one piece."""
-    parts = composite_kernel(func)
+    parts: Callable[..., Any] = composite_kernel(func)
+    if func.name() in other_parts:
+        parts = partial(other_parts[func.name()], parts)
     # Where torch makes a view of the whole result, or counts its version, the parts must not.
     within = has_view_kernel(func)
 
