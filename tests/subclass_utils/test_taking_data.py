@@ -12,6 +12,7 @@ from subclass_utils import ResizeError, ViewError, WrapperTensor
 from torch import nn
 
 from tests.subclass_utils.test_shared_data import NonZero, Numbers, NumbersInParts, same
+from tests.subclass_utils.wrappers import ScaledOnPlain, metre
 
 CLASSES = [Numbers, NumbersInParts, NonZero]
 
@@ -185,3 +186,24 @@ def test_place_in_a_wrapper_whose_operator_was_kept(cls: Any) -> None:
         assert torch.allclose(x.to_plain(), torch.tensor([2.0, 3.0]), atol=0.05)
         with keep_composite(op):  # torch goes on calling its kernel when it is gone
             pass
+
+
+@pytest.mark.parametrize(
+    "take", [lambda x: x.set_(), lambda x: x.set_(metre(3)), lambda x: x.set_(metre(2))]
+)
+def test_set_lets_go_of_the_memory_that_was_shared(take: Any) -> None:
+    x = metre(4)
+    view = x[1:]
+    assert torch._C._is_alias_of(x, view)  # type: ignore[attr-defined]
+    take(view)
+    assert not torch._C._is_alias_of(x, view)  # type: ignore[attr-defined]
+    assert not torch._C._is_alias_of(x.elem, view.elem)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("x", [metre(3), ScaledOnPlain.from_plain(torch.ones(3))])
+@pytest.mark.parametrize("data", [3, None, "data"])
+def test_data_that_is_no_tensor_is_refused_as_torch_does(x: Any, data: Any) -> None:
+    with pytest.raises(TypeError, match="Variable data has to be a tensor"):
+        x.data = data
+    with pytest.raises(TypeError, match="Variable data has to be a tensor"):
+        torch.ones(3).data = data

@@ -111,6 +111,7 @@ def _register_kernels() -> None:
     import_module("subclass_utils._sequences")
     import_module("subclass_utils._collectives")
     import_module("subclass_utils._set_data")
+    import_module("subclass_utils._sparse")
     _kernels_are_registered = True
 
 
@@ -135,7 +136,9 @@ def _outside(cls: type[Any], inner: torch.Tensor, requires_grad: bool) -> Any:
         raise LayoutError(
             f"{cls.__qualname__}: a nested tensor has no size that an outside could have, so it "
             "cannot be wrapped. Nest what is inside (torch.nested.nested_tensor of "
-            f"tensor.{cls.inner_tensors[0]}), or pad (torch.nn.utils.rnn.pad_sequence).",
+            f"tensor.{cls.inner_tensors[0]}), or pad (torch.nn.utils.rnn.pad_sequence). A "
+            "torch.nn.TransformerEncoder nests by itself where it is given a padding mask: say "
+            "enable_nested_tensor=False.",
             cls=cls,
         )
     layout = inner.layout
@@ -178,18 +181,25 @@ def outside_differs(outer: torch.Tensor, inner: torch.Tensor) -> bool:
 
 
 def update_outside(
-    outer: torch.Tensor, inner: torch.Tensor, others: tuple[tuple[Any, torch.Tensor], ...] = ()
+    outer: torch.Tensor,
+    inner: torch.Tensor,
+    others: tuple[tuple[Any, torch.Tensor], ...] = (),
+    *,
+    keeps_memory: bool = True,
 ) -> None:
     """Bring a wrapper's outside in step with its inner tensor.
 
-    `others` are pairs of a wrapper and its inner tensor, whose memory `inner` may use now.
+    `others` are pairs of a wrapper and its inner tensor, whose memory `inner` may use now. It no
+    more has its own of before unless it `keeps_memory`.
     """
-    base = outer
+    base = outer if keeps_memory else None
     for other, memory in others:
         strided = inner.layout is memory.layout is torch.strided
         if other is not outer and strided and is_alias_of(inner, memory):
             base = other
-    _set_data(outer, alias_outside(type(outer), inner, base))
+    cls = type(outer)
+    made = outside_like(cls, inner) if base is None else alias_outside(cls, inner, base)
+    _set_data(outer, made)
 
 
 def follow_version(outer: torch.Tensor, inner: torch.Tensor) -> None:

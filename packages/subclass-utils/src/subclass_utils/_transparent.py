@@ -73,6 +73,7 @@ class Transparent:
         )
         self.written = tuple(argument for argument in self.roles.arguments if argument.written)
         self.resizes = self.base_name in _RESIZES
+        self.sets = self.base_name == "set_"
         self.may_copy = is_composite_implicit(op)
         self.asks = self.name in _ASKS_FOR_GRADIENT
         self.passed_over = self.roles.writes and passed_over(op)
@@ -82,7 +83,9 @@ class Transparent:
         state = _Call(self.restores)
         new_args, new_kwargs = self.unwrap_all(state, args, kwargs)
         if state.plain is not None and self.cls.mixing == "error":
-            raise mixing_error(self.cls, self.name, state.plain)
+            values = each_in(state.values[state.plain])
+            other = next(x for x in values if isinstance(x, torch.Tensor) and not self.is_ours(x))
+            raise mixing_error(self.cls, self.name, state.plain, other)
         if self.resizes:
             self.check_resizable(state)
         for argument in self.written:
@@ -206,8 +209,8 @@ class Transparent:
         for outer in each_in(state.values.get(argument.name)):
             if isinstance(outer, self.cls):
                 inner = getattr(outer, self.inner_name)
-                if outside_differs(outer, inner):
-                    update_outside(outer, inner, tuple(state.inner))
+                if self.sets or outside_differs(outer, inner):
+                    update_outside(outer, inner, tuple(state.inner), keeps_memory=not self.sets)
         for outer, before, inner, inner_before in state.versions:
             if inner._version != inner_before:  # once for views that share their versions
                 set_version(outer, before + inner._version - inner_before)
@@ -315,11 +318,17 @@ def is_made_by_torch(name: str, argument: str) -> bool:
     return (name, argument) in _MADE_BY_TORCH
 
 
-def mixing_error(cls: type[Any], name: str, argument: str) -> MixingError:
-    """Make the error of a plain tensor in a call that has to be of wrappers alone."""
+def mixing_error(
+    cls: type[Any], name: str, argument: str, value: torch.Tensor | None = None
+) -> MixingError:
+    """Make the error of a plain tensor, or another class's, in a call of wrappers alone."""
+    kind, remedy = "a plain Tensor", f"wrap it with {cls.__name__}.from_plain"
+    if hasattr(type(value), "inner_tensors"):
+        kind = f"a {type(value).__name__}, which is no {cls.__name__}"
+        remedy = f"convert it with {cls.__name__}.from_plain({argument}.to_plain())"
     return MixingError(
-        f"{name}: argument {argument!r} is a plain Tensor; {cls.__name__} mixes by policy "
-        f"'error': wrap it with {cls.__name__}.from_plain, or declare mixing=\"wrap\".",
+        f"{name}: argument {argument!r} is {kind}; {cls.__name__} mixes by policy 'error': "
+        f'{remedy}, or declare mixing="wrap".',
         qualified_name=name,
         argument=argument,
         cls=cls,

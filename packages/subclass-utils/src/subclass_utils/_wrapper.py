@@ -333,6 +333,8 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
     def data(self, other: torch.Tensor) -> None:
         """Take over the data, and so shape and metadata, of another tensor."""
         cls = type(self)
+        if not isinstance(other, torch.Tensor):
+            _data.__set__(self, other)  # which raises
         if not can_take(self, other):
             if cls.mixing == "error":
                 raise MixingError(
@@ -360,9 +362,18 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         return made.requires_grad_(requires_grad)
 
     def new(self, *args: Any, **kwargs: Any) -> Any:
-        """Make a tensor of a size or of data: torch's old way to say new_empty, new_tensor."""
+        """Make a tensor of a size or of data: torch's old way to say new_empty, new_tensor.
+
+        Of a sparse one, which torch.optim.SparseAdam asks, also one of indices and values.
+        """
+        if self.layout is torch.sparse_coo and len(args) > 1 and isinstance(args[1], torch.Tensor):
+            parts: Any = torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
+            given = any(isinstance(each, WrapperTensor) for each in args)
+            return parts if given or not self._transparent else type(self).from_plain(parts, self)
         with without_modes():
-            made = torch.empty(0, dtype=self.dtype, device=self.device).new(*args, **kwargs)
+            layout = self.layout if self.layout is torch.sparse_coo else torch.strided
+            empty = torch.empty(0, dtype=self.dtype, device=self.device, layout=layout)
+            made = empty.new(*args, **kwargs)
         return type(self).from_plain(made, self) if self._transparent else made
 
     # ── torch.compile ───────────────────────────────────────────────────────────────────────────
