@@ -213,3 +213,10 @@ def test_queue_of_another_process_carries_wrappers() -> None:
     process.join()
     assert type(received) is Measured
     assert received.elem.is_shared()
+
+
+def test_metadata_that_was_set_to_what_cannot_travel_is_named() -> None:
+    wrapper = Measured(torch.ones(1))
+    wrapper.origin = object()  # type: ignore[assignment]
+    with pytest.raises(CopyError, match="Measured: metadata 'origin' is a object, which cannot t"):
+        by_torch(wrapper)

@@ -13,6 +13,10 @@ from tests.subclass_utils.wrappers import Loose, Measured, ScaledOnPlain, Strict
 aten = torch.ops.aten
 
 
+class StrictOnPlain(ScaledOnPlain):
+    mixing = "error"
+
+
 def test_mixing_error_names_the_argument_and_the_way_out() -> None:
     with pytest.raises(MixingError) as caught:
         Strict(torch.ones(1)) + torch.ones(1)
@@ -22,6 +26,18 @@ def test_mixing_error_names_the_argument_and_the_way_out() -> None:
     )
     assert caught.value.argument == "other"
     assert (Strict(torch.ones(1)) + Strict.from_plain(torch.ones(1)) + 2).elem.tolist() == [4.0]
+
+
+@pytest.mark.parametrize("strict", [Strict(torch.ones(1)), StrictOnPlain.from_plain(torch.ones(1))])
+def test_mixing_error_names_another_class(strict: Any) -> None:
+    with pytest.raises(MixingError) as caught:
+        strict + Loose(torch.ones(1))
+    name = type(strict).__name__
+    assert str(caught.value) == (
+        f"aten::add.Tensor: argument 'other' is a Loose, which is no {name}; {name} mixes by "
+        f"policy 'error': convert it with {name}.from_plain(other.to_plain()), or declare "
+        'mixing="wrap".'
+    )
 
 
 def test_mixing_error_looks_into_lists() -> None:

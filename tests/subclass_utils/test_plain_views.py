@@ -270,6 +270,17 @@ def test_shallow_copy_shares_the_data(cls: Any, part: Any) -> None:
     assert same(x, plain)
 
 
+@pytest.mark.parametrize("wrap", [torch.nn.Parameter, lambda x: x.requires_grad_()])
+def test_shallow_copy_of_a_view_that_requires_grad_reads_on(wrap: Any) -> None:
+    x: Any = ScaledOnPlain.from_plain(torch.ones(3))
+    view = wrap(x[1:])
+    other = copy.copy(view)
+    x.add_(1)
+    assert type(other) is PlainView
+    assert other.requires_grad
+    assert other.to_plain().tolist() == view.to_plain().tolist() == [2.0, 2.0]
+
+
 def test_shallow_copy_of_compressed_data_takes_its_source_along() -> None:
     x = sparse()
     copy.copy(x).add_(1)

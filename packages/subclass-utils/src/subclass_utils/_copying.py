@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import torch
 from dispatch_core import UnknownOperatorError, handle_of
 
+from subclass_utils._declaration import cannot_travel, travels
 from subclass_utils._description import describe_outside, make_described
 from subclass_utils._encoding import decode, encode
 from subclass_utils._errors import CopyError
@@ -151,7 +152,10 @@ def _check_clone(wrapper: Any) -> None:
 
 def share_with(wrapper: Any) -> Any:
     """Make another wrapper of the same inner tensors."""
-    return build_wrapper(type(wrapper), _state_of(wrapper))
+    state = _state_of(wrapper)
+    if wrapper._is_part:
+        state["inner"] = [wrapper.source]  # itself, of which the copy is a view
+    return build_wrapper(type(wrapper), state)
 
 
 # ── pickle ──────────────────────────────────────────────────────────────────────────────────────
@@ -183,12 +187,28 @@ def _state_of(wrapper: Any) -> dict[str, Any]:
     return {
         "outside": {key: encode(value) for key, value in describe_outside(wrapper).items()},
         "inner": inner,
-        "metadata": {name: encode(getattr(wrapper, name)) for name in cls.metadata},
+        "metadata": {name: _encoded(wrapper, name) for name in cls.metadata},
         "requires_grad": wrapper.requires_grad,
         "parameter": extras.pop("_is_param", False),
         "grad": wrapper.grad if wrapper.is_leaf else None,
         "extras": extras,
     }
+
+
+def _encoded(wrapper: Any, name: str) -> Any:
+    """Write metadata as builtins.
+
+    Raises: CopyError for what was set to something that cannot travel after construction.
+    """
+    value = getattr(wrapper, name)
+    try:
+        return encode(value)
+    except CopyError:
+        problem = travels(value)
+        if problem is None:
+            raise
+        cls = type(wrapper)
+        raise CopyError(f"{cls.__qualname__}: {cannot_travel(name, problem)}", cls=cls) from None
 
 
 def build_wrapper(cls: type[Any], state: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import inspect
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,6 +20,7 @@ from subclass_utils._torch_private import has_key, is_zero_tensor, with_memory
 
 __all__ = [
     "PLAIN_TYPES",
+    "cannot_travel",
     "check_class",
     "check_conversion",
     "check_inner_tensors",
@@ -61,17 +62,28 @@ def travels(value: Any) -> str | None:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return None
     if isinstance(value, torch.Tensor):
-        return "a tensor: declare it in inner_tensors"
+        return "a tensor"
     if cls in _CONTAINERS:
-        return next(filter(None, map(travels, value)), None)
+        return _held(cls, value)
     if cls is dict:
-        return next(filter(None, map(travels, [*value.keys(), *value.values()])), None)
+        return _held(cls, [*value.keys(), *value.values()])
     if dataclasses.is_dataclass(cls):
         if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             return f"a {cls.__qualname__}, a dataclass that is not frozen"
         fields = [getattr(value, field.name) for field in dataclasses.fields(cls)]
-        return next(filter(None, map(travels, fields)), None)
+        return _held(cls, fields)
     return f"a {cls.__qualname__}"
+
+
+def _held(cls: type[Any], values: Iterable[Any]) -> str | None:
+    problem = next(filter(None, map(travels, values)), None)
+    return problem and f"a {cls.__qualname__} that holds {problem}"
+
+
+def cannot_travel(name: str, problem: str) -> str:
+    """Say of a metadata value why it cannot travel, and what to do."""
+    remedy = "tensors belong into inner_tensors" if problem.endswith("a tensor") else _TRAVELLERS
+    return f"metadata {name!r} is {problem}, which cannot travel: {remedy}"
 
 
 def check_class(cls: type[Any], overridden: set[str]) -> None:
@@ -193,7 +205,7 @@ def _check_defaults(cls: type[Any]) -> list[str]:
         value = getattr(cls, name, None)
         problem = None if hasattr(type(value), "__get__") else travels(value)
         if problem is not None:
-            faults.append(f"metadata {name!r} is {problem}, which cannot travel; {_TRAVELLERS}")
+            faults.append(cannot_travel(name, problem))
     return faults
 
 
@@ -295,11 +307,7 @@ def _check_attributes(cls: type[Any], wrapper: Any) -> None:
             )
         problem = travels(getattr(wrapper, name))
         if problem is not None:
-            raise DeclarationError(
-                f"{cls.__qualname__}: metadata {name!r} is {problem}, which cannot travel; "
-                f"{_TRAVELLERS}",
-                cls=cls,
-            )
+            raise DeclarationError(f"{cls.__qualname__}: {cannot_travel(name, problem)}", cls=cls)
 
 
 def check_conversion(cls: type[Any], method: str, given: torch.Tensor, made: Any) -> None:

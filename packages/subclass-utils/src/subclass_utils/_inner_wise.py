@@ -339,7 +339,7 @@ class _OnPlain:
                 and self.cls.mixing == "error"
                 and not is_made_by_torch(self.name, name)
             ):
-                raise mixing_error(self.cls, self.name, name)
+                raise mixing_error(self.cls, self.name, name, value)
             return value
 
         new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, plain, values)
