@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import operator
 from collections.abc import Callable, Iterator
@@ -83,6 +84,17 @@ def test_constant_that_is_told_from_an_equal_one(
 def test_lists_within_one_argument_that_are_the_same() -> None:
     def function(x: torch.Tensor, table: Any) -> torch.Tensor:
         return x * 2 if table["a"] is table["b"] else x * 3
+
+    same = {"a": A_LIST, "b": A_LIST}
+    apart = {"a": [1, 2], "b": [1, 2]}
+    check(function, [(same,), (same,), (apart,), (apart,), (same,)], hits=3)
+
+
+def test_lists_that_a_deep_copy_keeps_one() -> None:
+    def function(x: torch.Tensor, table: Any) -> torch.Tensor:
+        mine = copy.deepcopy(table)
+        mine["a"].append(3)
+        return x * len(mine["b"])
 
     same = {"a": A_LIST, "b": A_LIST}
     apart = {"a": [1, 2], "b": [1, 2]}
@@ -268,6 +280,22 @@ def test_member_of_an_enum_in_an_argument_that_changes(wrap: Callable[[Any], Any
     change_value()
     assert [*found, first_number(special, ONE, wrap(Level.LOW))] == [2, 2, 9]
     assert (special.stats.hits, special.refusals) == (1, [])
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: [m]])
+def test_attribute_that_a_member_of_an_enum_gets_later(
+    wrap: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def function(x: torch.Tensor, given: Any) -> Any:
+        level = given[0] if type(given) is list else given
+        return x * getattr(level, "extra", 3) * Level.LOW.value
+
+    special = specialize(function)
+    before = [first_number(special, ONE, wrap(Level.HIGH)) for _ in range(2)]
+    assert (before, special.stats.hits, special.refusals) == ([6, 6], 1, [])
+    monkeypatch.setattr(Level.HIGH, "extra", 4, raising=False)
+    assert "attributes of members of enums" in str(special.explain_miss(ONE, wrap(Level.HIGH))[0])
+    assert first_number(special, ONE, wrap(Level.HIGH)) == 8
 
 
 def test_member_within_a_set_whose_value_may_change_is_refused() -> None:

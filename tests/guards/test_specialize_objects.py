@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -281,3 +282,93 @@ def test_packed_sequences_are_left_alone() -> None:
         assert torch.equal(special(packed)[0].data, module(packed)[0].data)
     assert special.stats.hits == 0
     assert special.refusals
+
+
+# ── arguments of classes that derive from containers ─────────────────────────────────────────────
+
+
+class Batch(NamedTuple):
+    x: Any
+    factor: int = 2
+
+
+class Rows(list[Any]):
+    pass
+
+
+class Table(dict[str, Any]):
+    extra = 3
+
+
+class Twisted(list[Any]):
+    def __getitem__(self, index: Any) -> Any:
+        return 5
+
+
+def of_batch(batch: Any) -> Any:
+    x, factor = batch
+    return x * factor * batch.factor + len(batch)
+
+
+def of_rows(rows: Any) -> Any:
+    return sum(rows) * len(rows)
+
+
+def of_table(table: Any) -> Any:
+    return sum(table.values()) * table.extra
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "hits"),
+    [
+        (of_batch, [Batch(ONE), Batch(ONE), Batch(ONE, 3), Batch(ONE + 1)], 2),
+        (of_rows, [Rows([ONE]), Rows([ONE]), Rows([ONE, ONE]), [ONE], Rows([ONE])], 2),
+        (of_table, [Table(a=ONE), Table(a=ONE), Table(b=ONE), Table(a=ONE, b=ONE)], 1),
+    ],
+)
+def test_argument_that_derives_from_a_container(
+    function: Callable[..., Any], given: list[Any], hits: int
+) -> None:
+    special = specialize(function)
+    for argument in given:
+        assert torch.equal(special(argument), function(argument))
+    assert (special.stats.hits, special.refusals) == (hits, [])
+
+
+def test_attribute_of_an_argument_that_derives_from_a_dict() -> None:
+    special, table = specialize(of_table), Table(a=ONE)
+    assert [special(table)[0].item() for _ in range(2)] == [3, 3]
+    table.extra = 5
+    assert special(table)[0].item() == 5
+    table["a"] = ONE * 2
+    assert special(table)[0].item() == 10
+    assert (special.stats.hits, special.refusals) == (2, [])
+
+
+def test_container_that_reads_in_its_own_way_is_refused() -> None:
+    special = specialize(lambda rows: ONE * rows[0])
+    for number in (1.0, 1.0, 2.0):
+        assert special(Twisted([number])).tolist() == [5, 5]
+    assert special.stats.hits == 0
+    assert "L['rows'][0] is only to be had by running code of its class" in special.refusals[0]
+
+
+def test_container_that_is_given_back_is_the_very_same() -> None:
+    special, batch = specialize(lambda batch: (batch, batch._replace(factor=batch.x))), Batch(ONE)
+    for _ in range(2):
+        same, other = special(batch)
+        assert same is batch
+        assert type(other) is Batch
+        assert other.factor is batch.x
+    assert special.stats.hits == 1
+
+
+class Thing:
+    pass
+
+
+def test_text_that_says_an_address_is_left_to_the_function() -> None:
+    special = specialize(lambda x, thing: (x * 2, {"name": str(thing)}))
+    things = [Thing() for _ in range(3)]
+    assert [special(ONE, thing)[1]["name"] for thing in things] == [*map(str, things)]
+    assert special.refusals[0] == "it gives a text that says the address of an object"

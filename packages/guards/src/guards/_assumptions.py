@@ -15,7 +15,7 @@ import operator
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, cast
 
 import torch
@@ -24,9 +24,10 @@ from guards import _fetch
 from guards._builder import GuardBuilder
 from guards._constants import is_constant, spell, type_name
 from guards._emit import is_heap_type
+from guards._enum_members import EnumMembers
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, is_a
-from guards._named_attributes import TABLES_OF_ENUMS, NamedAttributes
+from guards._named_attributes import NamedAttributes
 from guards._patchable import Patchable, not_patched
 from guards._plain_objects import layout_of, slot_values
 from guards._reached_checks import (
@@ -35,11 +36,15 @@ from guards._reached_checks import (
     ReferentSource,
     bare_tensors,
     distinct_objects,
+    whole_classes,
+)
+from guards._reached_constants import (
+    holds_only_constants,
     holds_sets,
+    is_constant_like,
     leaves,
     same_identities,
     same_order,
-    whole_classes,
 )
 from guards._settings import CACHES_PARAMETRIZATIONS, SettingSource
 from guards._stack_reading import MAKERS, read_stack
@@ -67,13 +72,15 @@ from guards._value_sources import (
 )
 from guards._walk import CannotSpecialize, Walk
 
-__all__ = ["ORDER_OF_SETS", "Assumptions", "CannotSpecialize", "is_constant_like"]
+__all__ = ["ORDER_OF_SETS", "Assumptions", "CannotSpecialize"]
 
 _MOST = 50_000
+_FOLLOWED = (object, tuple, list, dict, OrderedDict)  # classes that objects may derive from
 ORDER_OF_SETS = (
     "goes through a set that it makes, whose order may depend on addresses: sort it, or take "
     "dict.fromkeys(…) for it"
 )
+_COPIES = words("deepcopy asdict astuple")
 _TELL_OF_WATCHING = words("getprofile setprofile isenabled get_count get_stats get_objects")
 
 _HOOKS = (
@@ -104,6 +111,7 @@ class Assumptions:
         self.places: dict[int, tuple[ValueSource, Any]] = {}
         self.within: dict[int, Any] = {}
         self.patchable = Patchable()
+        self._members = EnumMembers(self._walk, self.patchable)
         self.codes: dict[types.CodeType, str] = {}
         self._globals_seen: set[tuple[int, str]] = set()
         self._tells_constants = False  # by their identity: there may be several equal ones
@@ -157,6 +165,8 @@ class Assumptions:
         self._guard(GlobalStateSource(), whole_classes, sources=classes)
         tensors = [source for source, _ in self.tensors()]
         self._guard(GlobalStateSource(), bare_tensors, sources=tensors)
+        # A deep copy has one object for what was one.
+        self._tells_constants |= bool(_COPIES & self._walk.names)
         self._guard(
             GlobalStateSource(),
             same_identities,
@@ -191,12 +201,12 @@ class Assumptions:
             self._guard(source, GuardBuilder.ID_MATCH)
             self._named.visit_class(source, value)
             if issubclass(value, enum.Enum):
-                self._visit_enum(source, value)
+                self._members.visit_class(source, value)
             return
         if is_a(value, enum.Enum):
             self._visit_member_of_enum(source, value)
             return
-        if is_constant_like(value) or (type(value) is tuple and _holds_only_constants(value)):
+        if is_constant_like(value) or (type(value) is tuple and holds_only_constants(value)):
             self._guard(source, GuardBuilder.CONSTANT_MATCH)
             self._visit_constant(source, value)
             return
@@ -205,7 +215,7 @@ class Assumptions:
             self._guard(source, GuardBuilder.DUPLICATE_INPUT, source_b=known[0])
             return
         self.places[id(value)] = (source, value)
-        if _holds_only_constants(value):
+        if holds_only_constants(value):
             self._guard(source, GuardBuilder.EQUALS_MATCH)
             self._visit_constant(source, value)
         elif is_a(value, torch.Tensor):
@@ -224,15 +234,7 @@ class Assumptions:
         if holds_sets(value):
             self._guard(source, same_order)
         self._note_within(value)
-        self._note_members(source, leaves(value))
-
-    def _note_members(self, source: ValueSource, constants: Iterable[Any]) -> None:
-        """Hold fast the names and values of members of enums among constants."""
-        for member in constants:
-            if is_a(member, enum.Enum):
-                if not _tells_a_constant(member):
-                    self._refuse(source, f"holds {spell(member)}, whose value may change")
-                self.patchable.note(member, ("_value_", "_name_"))
+        self._members.note(source, leaves(value))
 
     def _note_within(self, value: Any) -> None:
         """Note the lists, dicts and sets within a container of constants, which has one guard."""
@@ -300,30 +302,9 @@ class Assumptions:
 
     def _visit_member_of_enum(self, source: ValueSource, member: enum.Enum) -> None:
         self._guard(source, GuardBuilder.CONSTANT_MATCH)
-        if id(member) in self.places:
-            return
-        own = _fetch.instance_dict(member) or {}
-        extra = {name: value for name, value in own.items() if name not in _OF_ENUMS}
-        self.places[id(member)] = (source, member)
-        if extra:
-            self._refuse(source, f"has attributes of its own: {', '.join(extra)}")
-        self._walk.remember(member)
-        self._visit_own(source, {k: v for k, v in own.items() if k in ("_name_", "_value_")})
-
-    def _visit_enum(self, source: ValueSource, cls: type[enum.Enum]) -> None:
-        """Follow what the class itself tells of its members, in each of the ways to ask it."""
-        for table in TABLES_OF_ENUMS:
-            place, found = AttrSource(source, table), getattr(cls, table)
-            constant = is_constant(found)  # values that are objects may be keys
-            self._guard(
-                place, GuardBuilder.EQUALS_MATCH if constant else GuardBuilder.SEQUENCE_LENGTH
-            )
-        for name, member in cls._member_map_.items():
-            if _tells_a_constant(member):
-                self._note_members(source, [member])
-            else:
-                place = AttrSource(source, "_member_map_")
-                self._todo.append((GetItemSource(place, name), member))
+        if id(member) not in self.places:
+            self.places[id(member)] = (source, member)
+            self._members.visit_member(source, member)
 
     def _visit_tensor(self, source: ValueSource, tensor: torch.Tensor) -> None:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
@@ -336,15 +317,20 @@ class Assumptions:
 
     def _visit_container(self, source: ValueSource, value: Any) -> None:
         self._guard(source, GuardBuilder.TYPE_MATCH)
-        if is_a(value, dict):
-            if not all(map(is_constant, value)):
+        self._visit_items(source, value, type(value))
+
+    def _visit_items(self, source: ValueSource, value: Any, root: Any) -> None:
+        """Follow what a container holds, as the class of C behind it keeps that."""
+        if issubclass(root, dict):
+            keys = tuple(root.__iter__(value))
+            if not all(map(is_constant, keys)):
                 self._refuse(source, "has keys that are objects")
-            self._note_members(source, leaves(tuple(value)))
+            self._members.note(source, leaves(keys))
             self._guard(source, GuardBuilder.DICT_KEYS_MATCH)
-            parts: Any = value.items()
+            parts: Any = [(key, dict.__getitem__(value, key)) for key in keys]
         else:
             self._guard(source, GuardBuilder.SEQUENCE_LENGTH)
-            parts = enumerate(value)
+            parts = enumerate(root.__iter__(value))
         self._todo += [(GetItemSource(source, key), part) for key, part in parts]
 
     def _visit_module(self, source: ValueSource, module: torch.nn.Module) -> None:
@@ -384,7 +370,7 @@ class Assumptions:
                 "call it before, and hand on what it gives",
             )
         layout = layout_of(cls)
-        if layout is None or layout.root is not object or not _fetch.reads_plainly(cls):
+        if layout is None or layout.root not in _FOLLOWED or not _fetch.reads_plainly(cls):
             self._refuse(source, f"is {spell(value)}, which cannot be looked into")
         self._guard(source, GuardBuilder.TYPE_MATCH)
         self._named.visit_class(TypeSource(source), cls)
@@ -395,6 +381,8 @@ class Assumptions:
                 # Who decorates makes it anew; whoever enters it itself changes it, which is seen.
                 own = {name: part for name, part in own.items() if name != "gen"}
             self._visit_own(source, own)
+        if layout.root is not object:
+            self._visit_items(source, value, layout.root)
         for name, part in slot_values(value, layout).items():
             if type(_fetch.class_attribute(cls, name)) is not types.MemberDescriptorType:
                 self._refuse(source, f"has a slot {name} that something else hides")
@@ -513,29 +501,6 @@ def _has_common_builtins(scope: dict[str, Any]) -> bool:
 
 _SINGLE_DISPATCH = cast(Any, functools.singledispatch(len)).__code__
 _CACHED = type(functools.lru_cache(len))
-_OF_ENUMS = words("_value_ _name_ __objclass__ _sort_order_ _inverted_")
-
-
-def is_constant_like(value: Any) -> bool:
-    """Tell whether a value is an immutable constant, or a class of C without attributes."""
-    if is_a(value, type):
-        return not is_heap_type(value)
-    return type(value) in (frozenset, torch.Size, slice, range) or (
-        is_constant(value) and type(value) not in (list, dict, set, tuple, types.CodeType)
-    )
-
-
-def _tells_a_constant(member: enum.Enum) -> bool:
-    told = member.__dict__.get("_value_")
-    return is_constant_like(told) or (type(told) is tuple and all(map(is_constant_like, told)))
-
-
-def _holds_only_constants(value: Any) -> bool:
-    if type(value) in (list, tuple, set):
-        return all(is_constant_like(part) or _holds_only_constants(part) for part in value)
-    if type(value) is dict:
-        return _holds_only_constants(list(value)) and _holds_only_constants(list(value.values()))
-    return False
 
 
 def _is_plumbing(name: str) -> bool:

@@ -91,7 +91,11 @@ _METHOD_OF_C = (
     types.BuiltinFunctionType,
 )
 # Instance attribute lookups that are C code and do what this module does.
-_PLAIN_LOOKUPS = (object.__getattribute__, types.ModuleType.__getattribute__)
+_PLAIN_LOOKUPS = (
+    object.__getattribute__,
+    types.ModuleType.__getattribute__,
+    *(c.__getattribute__ for c in (dict, list, set, tuple)),  # which do what that of object does
+)
 
 
 def class_attribute(cls: type, name: str) -> Any:

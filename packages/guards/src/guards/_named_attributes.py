@@ -15,6 +15,7 @@ from guards._builder import GuardBuilder
 from guards._class_names import find_class, importable_name
 from guards._constants import is_constant, type_name
 from guards._emit import is_heap_type
+from guards._enum_members import TABLES
 from guards._evaluation import ValueSource
 from guards._fetch import MISSING, Absent, is_a
 from guards._trust import is_of_torch, is_trusted_class, is_trusted_module, path_in_torch
@@ -22,7 +23,7 @@ from guards._understood import is_understood, is_understood_class, words
 from guards._value_sources import AttrSource, GetItemSource, TypeSource
 from guards._walk import Walk
 
-__all__ = ["TABLES_OF_ENUMS", "NamedAttributes"]
+__all__ = ["NamedAttributes"]
 
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property)
 _CONSTRUCTION = words("__init__ __new__ __post_init__")
@@ -32,8 +33,6 @@ _SELDOM_RUN = words(
 )
 _NO_MEMBERS = words("__dict__ __weakref__ __slots__")
 _ENTRY_OF_TUPLE = type(collections.namedtuple("_One", "entry").entry)  # type: ignore[attr-defined]
-# What classes of members say of these.
-TABLES_OF_ENUMS = ("_member_names_", "_member_map_", "_value2member_map_")
 # What the interpreter keeps of functions and classes themselves, and what any code may change.
 _OF_FUNCTIONS = words(
     "__name__ __qualname__ __module__ __doc__ __annotations__ __defaults__ __kwdefaults__"
@@ -134,7 +133,7 @@ class NamedAttributes:
             told = AttrSource(source, name)
             self._walk.todo.append((told, told.read(owner)))
             return
-        if name in TABLES_OF_ENUMS and issubclass(owner, enum.Enum):
+        if name in TABLES and issubclass(owner, enum.Enum):
             return  # whoever finds the class follows them
         if name in _NO_MEMBERS or _fetch.class_attribute(owner, name) is MISSING:
             return

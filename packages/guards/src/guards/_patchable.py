@@ -36,6 +36,8 @@ class Patchable:
     def __init__(self) -> None:
         self._entries: dict[int, tuple[Any, Mapping[str, Any], dict[str, Any]]] = {}
         self._readers: dict[str, tuple[Callable[[], Any], Any]] = {}
+        self._whole: dict[int, dict[str, Any]] = {}
+        self._size = 0
         self._ready: list[tuple[Any, Any, Any, frozenset[str], list[Any]]] = []
 
     def note(self, owner: Any, names: Iterable[str]) -> None:
@@ -45,6 +47,12 @@ class Patchable:
         for name in names:
             entries.setdefault(name, own.get(name, MISSING))
         self._ready = []
+
+    def note_whole(self, own: dict[str, Any]) -> None:
+        """Note that an object, whose attributes are these, gets no further ones."""
+        if id(own) not in self._whole:
+            self._whole[id(own)] = own
+            self._size += len(own)
 
     def note_names(self, names: Iterable[str], *, absent: bool = False) -> None:
         """Note what names mean that are asked of a tensor; those too that mean nothing yet."""
@@ -107,6 +115,8 @@ class Patchable:
                 if not own.keys().isdisjoint(absent):
                     return False
                 last[:] = now
+        if sum(map(len, self._whole.values())) != self._size:
+            return False
         readers = self._readers
         return not readers or all(read() is value for read, value in readers.values())
 
@@ -130,6 +140,8 @@ class Patchable:
             for name, value in entries.items()
             if own.get(name, MISSING) is not value
         ]
+        if sum(map(len, self._whole.values())) != self._size:
+            found.append("attributes of members of enums")
         found += [name for name, (read, value) in self._readers.items() if read() is not value]
         return ", ".join(found)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import collections
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from guards import _fetch
-from guards._assumptions import Assumptions, CannotSpecialize, is_constant_like
+from guards._assumptions import Assumptions, CannotSpecialize
 from guards._constants import is_constant, spell, type_name
 from guards._fetch import MISSING, is_a
 from guards._plain_objects import Layout, layout_of, slot_values
+from guards._reached_constants import is_constant_like
 from guards._record import Built, Place, Row
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["write_result"]
 
 _DEEPEST = 40  # Python takes 200 brackets within each other
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{4,}")  # as the repr of most objects has it
 _FACTORY: Any = collections.defaultdict.__dict__["default_factory"]
 
 
@@ -45,6 +48,7 @@ def write_result(
             return value
         raise CannotSpecialize(f"it gives {spell(value)}")
     if is_constant(value) and type(value) not in (list, tuple, dict, set):
+        _need_no_address(value)
         return value
     cls = type(value)
     row = type_name(cls).startswith("torch.return_types.")
@@ -71,6 +75,12 @@ def write_result(
     return Built(cls, layout.root, _items(value, layout, write), own, slots)
 
 
+def _need_no_address(*texts: Any) -> None:
+    for text in texts:
+        if type(text) is str and _ADDRESS.search(text):
+            raise CannotSpecialize("it gives a text that says the address of an object")
+
+
 def _items(value: Any, layout: Layout, write: Any) -> Any:
     root: Any = layout.root
     if root is object:
@@ -80,8 +90,10 @@ def _items(value: Any, layout: Layout, write: Any) -> Any:
     if root is set:
         if not all(map(is_constant, set.__iter__(value))):
             raise CannotSpecialize("it gives a set of objects")
+        _need_no_address(*set.__iter__(value))
         return tuple(set.__iter__(value))
     pairs = [(key, dict.__getitem__(value, key)) for key in root.__iter__(value)]
     if not all(is_constant(key) for key, _ in pairs):
         raise CannotSpecialize("it gives a dict whose keys are objects")
+    _need_no_address(*(key for key, _ in pairs))
     return tuple((key, write(part)) for key, part in pairs)
