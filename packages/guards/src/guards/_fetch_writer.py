@@ -247,7 +247,9 @@ class FetchWriter:
                 return Entry((owner, kind), key, cls, emitter.is_type(owner, cls))
         elif kind == "children" or (kind == "items" and cls is not dict):
             return None
-        owner = "" if base is None else self._variable(base)  # type: ignore[arg-type]
+        if base is None:  # Python looks a key up in any mapping as a tree does
+            return Entry((kind, ""), key, None, "", of_any_mapping=True)
+        owner = self._variable(base)  # type: ignore[arg-type]
         table = self._table(base, owner, kind, example)
         sure = kind in _TABLES_OF_MODULES or emitter.has_type(table, dict)
         return Entry((table, ""), key, None, "" if sure else emitter.is_type(table, dict))
@@ -269,6 +271,7 @@ class Entry(NamedTuple):
     key: Any
     cls: type | None
     unless_sure: str
+    of_any_mapping: bool = False
 
 
 def in_parts(sources: list[ValueSource], most: int = 100) -> list[list[ValueSource]]:

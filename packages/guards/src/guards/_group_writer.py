@@ -122,7 +122,7 @@ class GroupWriter(FetchWriter):
             entry = self._entry_of(member.source) if self._used_once(member.source) else None
             if entry is not None and entry.place not in place_of:
                 place_of[entry.place] = len(parts)
-                parts.append(Table({}, entry.cls, entry.place[1]))
+                parts.append(Table({}, entry.cls, entry.place[1], entry.of_any_mapping))
                 asked.append(entry.place[0])
                 again.append([])
                 classes.append((entry.cls or dict) if entry.unless_sure else None)

@@ -31,11 +31,12 @@ class Leaf(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A dict that holds values, or such a dict of a module of class ``cls``."""
+    """A dict that holds values, or such a dict of a module of class ``cls``, or any mapping."""
 
     leaves: dict[Any, Leaf]
     cls: type | None
     name: str
+    is_any_mapping: bool
 
 
 def can_be_made() -> bool:
@@ -68,7 +69,8 @@ def tree_of(parts: Sequence[Leaf | Table]) -> tuple[Any, list[object]]:
             node.add_type_match_guard(id(part.cls), ["class"], None)
             node = node.get_generic_dict_manager("__dict__", None, kind)
             node = node.getitem_manager(part.name, part.name, None, kind)
-        node.add_type_match_guard(id(dict), ["dict"], None)
+        if not part.is_any_mapping:
+            node.add_type_match_guard(id(dict), ["dict"], None)
         for key, leaf in part.leaves.items():
             # Torch's own way for dicts first sets aside what error there may be.
             by_address.append(leaf.add_to(below(node.getitem_manager, key, leaf), kind))
