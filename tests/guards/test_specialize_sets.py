@@ -25,6 +25,9 @@ class Factor:
     def __init__(self, gain: int) -> None:
         self.gain = gain
 
+    def get_gain(self) -> int:
+        return self.gain
+
 
 class Ordered(Factor):
     def __lt__(self, other: Any) -> bool:
@@ -131,7 +134,7 @@ def compares(x: torch.Tensor, objects: Any) -> Any:
 def asks_for_numbers(x: torch.Tensor, objects: Any) -> Any:
     for number in {8, 0, 3}:
         x = x * 2 + number
-    return x * sum(sorted({one.gain for one in objects}))  # what is tested
+    return x * sum(sorted(set(map(Factor.get_gain, objects))))  # what is tested
 
 
 def asks_for_classes(x: torch.Tensor, objects: Any) -> Any:

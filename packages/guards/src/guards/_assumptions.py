@@ -11,7 +11,9 @@ import builtins
 import contextlib
 import enum
 import functools
+import gc
 import operator
+import sys
 import types
 import weakref
 from collections import OrderedDict
@@ -81,7 +83,10 @@ ORDER_OF_SETS = (
     "dict.fromkeys(…) for it"
 )
 _COPIES = words("deepcopy asdict astuple")
-_TELL_OF_WATCHING = words("getprofile setprofile isenabled get_count get_stats get_objects")
+_TELL_OF_WATCHING = (
+    *(sys.getprofile, sys.setprofile),
+    *(gc.isenabled, gc.get_count, gc.get_stats, gc.get_objects),
+)
 
 _HOOKS = (
     "_forward_hooks",
@@ -147,8 +152,6 @@ class Assumptions:
         for source, called in self._walk.not_understood:
             if called is None or called in self._handed_on:
                 self._refuse(source, "may be called unseen, by other functions of C")
-        for name in sorted(_TELL_OF_WATCHING & self._walk.names):
-            raise CannotSpecialize(f"it names {name}, which may tell that a call is watched")
         # What lacks an attribute may be told from what has it by an error that code catches.
         catches = any(catches_errors(code) or read_stack(code).misses for code in self.codes)
         self.patchable.note_names(self._walk.names, absent=catches)
@@ -261,6 +264,8 @@ class Assumptions:
             owner = value.__self__
             if owner is not None and not is_a(owner, (type, types.ModuleType)):
                 self._refuse(source, f"is {spell(value)} of an object that cannot be seen")
+            if value in _TELL_OF_WATCHING:
+                self._refuse(source, "may tell that a call is watched")
             if value in ASK_BY_NAME:
                 self._refuse(
                     source, f"is {value.__name__} by another name, whose calls are not seen"

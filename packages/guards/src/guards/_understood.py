@@ -233,11 +233,14 @@ _OF_ENUMS = {
     enum.Enum: "__hash__ __new__ _missing_ name value",
     enum.Flag: (
         "__and__ __bool__ __contains__ __invert__ __iter__ __len__ __or__ __rand__ __ror__ "
-        "__rxor__ __xor__ _get_value _iter_member_ _iter_member_by_def_ _iter_member_by_value_ "
+        "__rxor__ __xor__ _create_pseudo_member_ _get_value _iter_member_ _iter_member_by_def_ "
+        "_iter_member_by_value_ _missing_"
+    ),
+    enum.IntFlag: (
+        "__and__ __invert__ __or__ __rand__ __ror__ __rxor__ __xor__ _create_pseudo_member_ "
         "_missing_"
     ),
-    enum.IntFlag: "__and__ __invert__ __or__ __rand__ __ror__ __rxor__ __xor__ _missing_",
-    enum: "_decompose _high_bit _iter_bits_lsb bin bit_count",
+    enum: "_decompose _high_bit _iter_bits_lsb _power_of_two bin bit_count",
     getattr(enum, "property", types.DynamicClassAttribute): "__get__",  # before Python 3.11
 }
 # What makes a context of a generator; the generator's own code is looked at by itself.
