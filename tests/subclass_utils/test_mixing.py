@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,15 @@ aten = torch.ops.aten
 
 class StrictOnPlain(ScaledOnPlain):
     mixing = "error"
+
+
+class WithCopy(StrictOnPlain):
+    """The same; writes by a handler."""
+
+
+@WithCopy.table.implements(torch.ops.aten.copy_.default)
+def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    return WithCopy.run_without_handler(torch.ops.aten.copy_.default, self, src, non_blocking)
 
 
 def test_mixing_error_names_the_argument_and_the_way_out() -> None:
@@ -38,6 +48,56 @@ def test_mixing_error_names_another_class(strict: Any) -> None:
         f"policy 'error': convert it with {name}.from_plain(other.to_plain()), or declare "
         'mixing="wrap".'
     )
+
+
+STRICT: dict[str, Callable[[torch.Tensor], Any]] = {
+    "transparent": Strict,
+    "on plain": StrictOnPlain.from_plain,
+    "handler": lambda x: WithCopy.from_plain(x),
+}
+BY_NUMBERS: list[Callable[[Any], Any]] = [
+    lambda x: x.__setitem__(0, 7.0),
+    lambda x: x.__setitem__((0, [1, 2]), 7),
+    lambda x: x.__setitem__([0, 2], True),
+    lambda x: x.__setitem__((..., 0), 2),
+    lambda x: x[0].__setitem__(1, 4.0),
+    lambda x: x[[0, 1]],
+    lambda x: x[[True, False, True]],
+    lambda x: x[range(2)],
+    lambda x: x[0][[1, 2]],
+]
+BY_PLAIN: list[Callable[[Any], Any]] = [
+    lambda x: x.__setitem__(0, torch.tensor(7.0)),
+    lambda x: x.__setitem__(0, torch.ones(4)),
+    lambda x: x[0].__setitem__(1, torch.tensor(7.0)),
+    lambda x: x[0].add_(torch.ones(4)),
+    lambda x: x.copy_(torch.ones(3, 4)),
+    lambda x: torch.ones(3, 4).copy_(x),
+    lambda x: torch.ones(4).copy_(x[0]),
+    lambda x: x[torch.tensor([0])],
+    lambda x: x.__setitem__(torch.ones(3, 4) > 0, 0.0),
+]
+
+
+@pytest.mark.parametrize("kind", STRICT)
+@pytest.mark.parametrize("by", BY_NUMBERS)
+def test_items_by_numbers_and_lists_are_no_mixing(kind: str, by: Any) -> None:
+    plain = torch.arange(12.0).view(3, 4)
+    x: Any = STRICT[kind](plain.clone())
+    got, want = by(x), by(plain)
+    assert torch.equal(x.to_plain(), plain)
+    if want is not None:
+        assert torch.equal(got.to_plain() if isinstance(got, WrapperTensor) else got, want)
+
+
+@pytest.mark.parametrize("kind", STRICT)
+@pytest.mark.parametrize("by", BY_PLAIN)
+def test_items_by_plain_tensors_are_mixing(kind: str, by: Any) -> None:
+    x = STRICT[kind](torch.ones(3, 4))
+    with pytest.raises(MixingError):
+        by(x)
+    x[0] = 2.0  # torch makes this one
+    assert x.to_plain().sum() == 16.0
 
 
 def test_mixing_error_looks_into_lists() -> None:

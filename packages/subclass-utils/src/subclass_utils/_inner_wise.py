@@ -204,6 +204,11 @@ def _to_copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, 
 
 def _copy(cls: type[Any], op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     target, source, *rest = args
+    if cls.mixing == "error":
+        for name, value in (("self", target), ("src", source)):
+            own = isinstance(value, cls) or getattr(value, "_is_part", False)
+            if not own and not is_made_by_torch(op.name(), name):
+                raise mixing_error(cls, op.name(), name, value)
     if not isinstance(target, cls):
         op(target, source.to_plain(), *rest, **kwargs)
         return target
@@ -318,6 +323,7 @@ class _OnPlain:
             views = self.views(args, kwargs)
             if views is not None:
                 return views
+        strict = self.strict_class(args, kwargs)
         values: dict[str, Any] = {}
         pairs: list[tuple[Any, torch.Tensor]] = []
         unsaid = self.roles.unsaid_writes(args, kwargs)
@@ -335,11 +341,12 @@ class _OnPlain:
                 pairs.append((value, made))
                 return made
             if (
-                isinstance(value, torch.Tensor)
-                and self.cls.mixing == "error"
+                strict is not None
+                and isinstance(value, torch.Tensor)
+                and not isinstance(value, strict)
                 and not is_made_by_torch(self.name, name)
             ):
-                raise mixing_error(self.cls, self.name, name, value)
+                raise mixing_error(strict, self.name, name, value)
             return value
 
         new_args, new_kwargs = self.roles.replace_tensors(args, kwargs, plain, values)
@@ -363,6 +370,15 @@ class _OnPlain:
 
             self.write_back(unsaid, values, pairs, moved, memories, in_place)
         return self.answer(result, values)
+
+    def strict_class(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Give the class that mixes with nothing, which may be that of which a view is; or None."""
+        if self.cls.mixing == "error":
+            return self.cls
+        for value in each_in((*args, *kwargs.values())) if self.cls._is_part else ():
+            if getattr(value, "_is_part", False) and type(root_of(value)).mixing == "error":
+                return type(root_of(value))
+        return None
 
     def plain_uncounted(
         self, values: Mapping[str, Any], pairs: Sequence[tuple[Any, torch.Tensor]]

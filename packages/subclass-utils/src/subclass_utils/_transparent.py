@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from subclass_utils._errors import MixingError, ResizeError
+from subclass_utils._items import is_item_at_hand
 from subclass_utils._outside import (
     alias_outside,
     follow_version,
@@ -315,7 +316,7 @@ _MADE_BY_TORCH = {
 
 def is_made_by_torch(name: str, argument: str) -> bool:
     """Say whether an argument is plain whatever a user has: torch makes it, or counts with it."""
-    return (name, argument) in _MADE_BY_TORCH
+    return (name, argument) in _MADE_BY_TORCH or is_item_at_hand()
 
 
 def mixing_error(

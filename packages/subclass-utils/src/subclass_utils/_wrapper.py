@@ -23,6 +23,7 @@ from subclass_utils._declaration import (
     with_wrapper_key,
 )
 from subclass_utils._errors import DeclarationError, MixingError
+from subclass_utils._items import get_item, set_item
 from subclass_utils._memory import NoMemory
 from subclass_utils._other_data import can_take, take_data
 from subclass_utils._outside import keys_of, outside_like
@@ -138,6 +139,10 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
             hasattr(inspect.getattr_static(cls, name, None), "__set__")
             for name in cls.inner_tensors
         )
+        if cls.mixing == "error":
+            for name, item in ("__getitem__", get_item), ("__setitem__", set_item):
+                if getattr(cls, name) is getattr(torch.Tensor, name):
+                    setattr(cls, name, item)
         cls._keys = {}
         cls._set_up_table()
         _make_honest(cls)
