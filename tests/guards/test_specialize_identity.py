@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import enum
 import operator
@@ -69,6 +70,7 @@ def of_the_code(x: torch.Tensor, word: Any) -> torch.Tensor:
         (by_operator, lambda v: v, AUTO),
         (as_a_key, lambda v: {v: 1}, AUTO),
         (as_a_key, lambda v: {v: ONE}, AUTO),
+        (as_a_key, lambda v: collections.OrderedDict({v: ONE}), AUTO),
         (of_the_code, lambda v: v, of_the_code.__code__.co_consts[1]),
     ],
 )

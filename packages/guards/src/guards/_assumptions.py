@@ -456,7 +456,8 @@ class Assumptions:
         if read_stack(code).follows_order:
             problem = problem or ORDER_OF_SETS
         for name in reading.told_by_identity:
-            self._tells_constants |= not name or is_constant(scope.get(name))
+            told = scope.get(name)
+            self._tells_constants |= not name or (is_constant(told) and not is_a(told, type))
         self._handed_on |= reading.handed_on
         self._walk.names |= reading.names
         if OF_DATACLASSES & reading.names:

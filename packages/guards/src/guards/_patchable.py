@@ -17,6 +17,7 @@ import torch
 
 from guards._builder import GuardBuilder
 from guards._checks import Check
+from guards._constants import spell
 from guards._emit import Emitter
 from guards._fetch import MISSING, is_a
 from guards._guard import Guard
@@ -115,7 +116,8 @@ class Patchable:
                 if not own.keys().isdisjoint(absent):
                     return False
                 last[:] = now
-        if sum(map(len, self._whole.values())) != self._size:
+        whole = self._whole
+        if whole and sum(map(len, whole.values())) != self._size:
             return False
         readers = self._readers
         return not readers or all(read() is value for read, value in readers.values())
@@ -135,7 +137,7 @@ class Patchable:
     def changed(self) -> str:
         """Name what is not what it was."""
         found = [
-            f"{getattr(owner, '__name__', owner)}.{name}"
+            f"{_name_of(owner)}.{name}"
             for owner, own, entries in self._entries.values()
             for name, value in entries.items()
             if own.get(name, MISSING) is not value
@@ -144,6 +146,11 @@ class Patchable:
             found.append("attributes of members of enums")
         found += [name for name, (read, value) in self._readers.items() if read() is not value]
         return ", ".join(found)
+
+
+def _name_of(owner: Any) -> str:
+    named = is_a(owner, (types.FunctionType, types.ModuleType, type))
+    return str(owner.__name__) if named else spell(owner)
 
 
 def _nothing(_: Any) -> tuple[Any, ...]:

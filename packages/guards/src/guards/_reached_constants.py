@@ -102,6 +102,11 @@ def leaves(value: Any) -> Iterator[Any]:
 _ONE_OF_EACH = (bool, type, torch.dtype, torch.layout, torch.memory_format)
 
 
+def holds_parts(value: Any) -> bool:
+    """Tell whether a constant is a container."""
+    return type(value) in (list, tuple, dict, set, frozenset)
+
+
 def _key_leaves(value: Any) -> Iterator[Any]:
     for key in value:
         yield from leaves(key)
@@ -125,23 +130,36 @@ class IdentitiesCheck(Check):
     ) -> None:
         self.sources = (*constants, *keyed)
         self._walks = (leaves,) * len(constants) + (_key_leaves,) * len(keyed)
+        # Those that hold nothing stand at the front; of these the addresses say all.
+        told = values[: len(constants)]
+        self._alone = next((n for n, v in enumerate(told) if holds_parts(v)), len(told))
         self._fixed = tuple(fixed)
         self._first: dict[int, int] = {}
         for value in fixed:
             self._first.setdefault(id(value), len(self._first))
-        self._pattern = self._pattern_of(values)
+        self._last = self._addresses_of(values)  # which do not tell whether these still live
+        self._pattern = self._pattern_of(self._last)
 
-    def _pattern_of(self, values: Sequence[Any]) -> list[int]:
+    def _addresses_of(self, values: Sequence[Any]) -> list[int]:
+        alone = self._alone
+        found = list(map(id, values[:alone]))
+        for walk, value in zip(self._walks[alone:], values[alone:], strict=True):
+            found += map(id, walk(value))
+        return found
+
+    def _pattern_of(self, addresses: list[int]) -> list[int]:
         seen = dict(self._first)
-        return [
-            seen.setdefault(id(leaf), len(seen))
-            for walk, value in zip(self._walks, values, strict=True)
-            for leaf in walk(value)
-        ]
+        return [seen.setdefault(address, len(seen)) for address in addresses]
 
     def hold(self, *values: Any) -> bool:
         """Tell whether the same constants are one and the same."""
-        return self._pattern_of(values) == self._pattern
+        addresses = self._addresses_of(values)
+        if addresses == self._last:
+            return True
+        holds = self._pattern_of(addresses) == self._pattern
+        if holds:
+            self._last = addresses
+        return holds
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
         return f"{emitter.constant(self.hold, 'same_constants')}({', '.join(names)})"
@@ -173,6 +191,7 @@ def same_identities(
     constants = [s for s in constants if matters(leaves(builder.lookup(s)))]
     keyed = [s for s in keyed if matters(_key_leaves(builder.lookup(s)))]
     if constants or keyed:
+        constants.sort(key=lambda source: holds_parts(builder.lookup(source)))
         values = [builder.lookup(source) for source in (*constants, *keyed)]
         known = [leaf for value in fixed for leaf in leaves(value)]
         builder.add(guard, IdentitiesCheck(constants, keyed, values, known))
