@@ -5,7 +5,10 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import gc
 import operator
+import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -356,3 +359,59 @@ def test_reason_names_the_class_whose_bases_are_others() -> None:
         assert "has other bases" in str(special.explain_miss(ONE)[0])
     finally:
         Thing.__bases__ = (Plain,)
+
+
+# ── what is looked at is not kept alive ──────────────────────────────────────────────────────────
+
+
+def an_enum() -> Any:
+    return enum.Enum("Local", {"LOW": 2})
+
+
+def an_enum_of_numbers() -> Any:
+    return enum.IntEnum("Local", {"LOW": 2})
+
+
+def a_named_tuple() -> Any:
+    return collections.namedtuple("Local", "LOW")
+
+
+def a_module() -> Any:
+    module = types.ModuleType("local")
+    vars(module)["LOW"] = 2
+    return module
+
+
+def ask(x: torch.Tensor, owner: Any) -> Any:
+    return x * 2 if getattr(owner, "extra", 2) == 2 and owner.LOW is not None else x * 3
+
+
+@pytest.mark.parametrize("make", [an_enum, an_enum_of_numbers, a_named_tuple, a_module])
+def test_what_is_looked_at_may_die(make: Callable[[], Any]) -> None:
+    special, owner = specialize(ask), make()
+    assert [first_number(special, ONE, owner) for _ in range(2)] == [2, 2]
+    assert (special.stats.hits, special.refusals) == (1, [])
+    owner.extra = 5
+    assert first_number(special, ONE, owner) == 3
+    reference = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert reference() is None
+    assert first_number(special, ONE, make()) == 2
+
+
+@pytest.mark.parametrize("make", [an_enum, an_enum_of_numbers])
+def test_member_of_an_enum_that_may_die_is_looked_at(make: Callable[[], Any]) -> None:
+    special = specialize(lambda x, level: x * level.value * getattr(level, "extra", 1))
+    local = make()
+    found = [first_number(special, ONE, local.LOW) for _ in range(2)]
+    local.LOW.extra = 5
+    found.append(first_number(special, ONE, local.LOW))
+    del local.LOW.extra
+    local.LOW._value_ = 3
+    found.append(first_number(special, ONE, local.LOW))
+    assert found == [2, 2, 10, 3]
+    reference = weakref.ref(local)
+    del local
+    gc.collect()
+    assert reference() is None

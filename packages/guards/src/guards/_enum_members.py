@@ -38,7 +38,7 @@ class EnumMembers:
         if extra:
             self._walk.refuse(source, f"has attributes of its own: {', '.join(extra)}")
         self._walk.remember(member)
-        self._patchable.note_whole(own)
+        self._patchable.note_whole(member)
         for name in ("_name_", "_value_"):
             if name in own:
                 place = GetItemSource(AttrSource(source, "__dict__"), name)
@@ -66,7 +66,7 @@ class EnumMembers:
                 if not _tells_a_constant(member):
                     self._walk.refuse(source, f"holds {spell(member)}, whose value may change")
                 self._patchable.note(member, ("_value_", "_name_"))
-                self._patchable.note_whole(vars(member))
+                self._patchable.note_whole(member)
 
 
 def _tells_a_constant(member: enum.Enum) -> bool:

@@ -7,9 +7,11 @@ was reached through: those of the builtins, of torch's modules, of its classes, 
 from __future__ import annotations
 
 import builtins
+import enum
 import operator
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,15 +19,16 @@ import torch
 
 from guards._builder import GuardBuilder
 from guards._checks import Check
-from guards._constants import spell
-from guards._emit import Emitter
+from guards._constants import HeldWeakly, spell
+from guards._emit import Emitter, is_kept_anyway
 from guards._fetch import MISSING, is_a
 from guards._guard import Guard
-from guards._trust import is_trusted_module
+from guards._trust import is_of_torch, is_trusted_module
 from guards._user_code import operators_in
 
 __all__ = ["Patchable", "not_patched"]
 
+_SIZE = "…"  # stands for the number of attributes
 _AUTOCAST = "amp/autocast_mode.py"
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type)
 _members_of_tensors = frozenset(dir(torch.Tensor))
@@ -37,23 +40,36 @@ class Patchable:
     def __init__(self) -> None:
         self._entries: dict[int, tuple[Any, Mapping[str, Any], dict[str, Any]]] = {}
         self._readers: dict[str, tuple[Callable[[], Any], Any]] = {}
+        # What need not live as long as the process, each with what gives it while it lives.
+        self._weak: dict[int, tuple[Callable[[], Any], dict[str, Any]]] = {}
         self._whole: dict[int, dict[str, Any]] = {}
         self._size = 0
         self._ready: list[tuple[Any, Any, Any, frozenset[str], list[Any]]] = []
 
     def note(self, owner: Any, names: Iterable[str]) -> None:
-        """Note what entries of a module or class are, or that there are none."""
+        """Note what entries of a module, a class or the like are, or that there are none."""
         own = vars(owner)
-        _, _, entries = self._entries.setdefault(id(owner), (owner, own, {}))
+        if _may_die(owner):
+            entries = self._weak_entries(owner)
+        else:
+            _, _, entries = self._entries.setdefault(id(owner), (owner, own, {}))
         for name in names:
             entries.setdefault(name, own.get(name, MISSING))
         self._ready = []
 
-    def note_whole(self, own: dict[str, Any]) -> None:
-        """Note that an object, whose attributes are these, gets no further ones."""
-        if id(own) not in self._whole:
+    def note_whole(self, owner: Any) -> None:
+        """Note that an object gets no further attributes."""
+        own = vars(owner)
+        if _may_die(owner):
+            self._weak_entries(owner).setdefault(_SIZE, len(own))
+        elif id(own) not in self._whole:
             self._whole[id(own)] = own
             self._size += len(own)
+
+    def _weak_entries(self, owner: Any) -> dict[str, Any]:
+        of_enum = is_a(owner, (type, enum.Enum))
+        get = HeldWeakly(owner).get if of_enum else weakref.ref(owner)
+        return self._weak.setdefault(id(owner), (get, {}))[1]
 
     def note_names(self, names: Iterable[str], *, absent: bool = False) -> None:
         """Note what names mean that are asked of a tensor; those too that mean nothing yet."""
@@ -119,8 +135,24 @@ class Patchable:
         whole = self._whole
         if whole and sum(map(len, whole.values())) != self._size:
             return False
+        if self._weak and self._changed_weakly():
+            return False
         readers = self._readers
         return not readers or all(read() is value for read, value in readers.values())
+
+    def _changed_weakly(self) -> list[str]:
+        """Name what has changed of what need not live as long as the process."""
+        found = []
+        for get, entries in self._weak.values():
+            owner = get()
+            if owner is None:
+                return ["something that is dead"]
+            own = vars(owner)
+            for name, value in entries.items():
+                now = len(own) if name is _SIZE else own.get(name, MISSING)
+                if now is not value and (name is not _SIZE or now != value):
+                    found.append(f"{_name_of(owner)}.{name}")
+        return found
 
     def _prepare(self) -> list[Any]:
         ready = []
@@ -142,10 +174,22 @@ class Patchable:
             for name, value in entries.items()
             if own.get(name, MISSING) is not value
         ]
+        found += self._changed_weakly()
         if sum(map(len, self._whole.values())) != self._size:
             found.append("attributes of members of enums")
         found += [name for name, (read, value) in self._readers.items() if read() is not value]
         return ", ".join(found)
+
+
+def _may_die(owner: Any) -> bool:
+    """Tell whether something may die before the process ends."""
+    if is_a(owner, enum.Enum):
+        return not is_kept_anyway(type(owner))
+    if is_a(owner, type):
+        return not is_kept_anyway(owner)
+    if is_a(owner, types.ModuleType):
+        return sys.modules.get(owner.__name__) is not owner
+    return not is_of_torch(owner.__code__)
 
 
 def _name_of(owner: Any) -> str:

@@ -229,7 +229,10 @@ def _members(names_of: dict[Any, str]) -> Iterable[Any]:
 
 # What looks members of enums up, and tells their names and values: members are guarded.
 _OF_ENUMS = {
-    enum.EnumMeta: "__call__ __getitem__ __contains__ __iter__ __len__",
+    enum.EnumMeta: (
+        "__bool__ __call__ __contains__ __getattr__ __getitem__ __iter__ __len__ __members__ "
+        "__reversed__"
+    ),
     enum.Enum: "__hash__ __new__ _missing_ name value",
     enum.Flag: (
         "__and__ __bool__ __contains__ __invert__ __iter__ __len__ __or__ __rand__ __ror__ "
