@@ -243,7 +243,7 @@ _OF_ENUMS = {
         "__and__ __invert__ __or__ __rand__ __ror__ __rxor__ __xor__ _create_pseudo_member_ "
         "_missing_"
     ),
-    enum: "_decompose _high_bit _iter_bits_lsb _power_of_two bin bit_count",
+    enum: "_decompose _high_bit _is_dunder _iter_bits_lsb _power_of_two bin bit_count",
     getattr(enum, "property", types.DynamicClassAttribute): "__get__",  # before Python 3.11
 }
 # What makes a context of a generator; the generator's own code is looked at by itself.
