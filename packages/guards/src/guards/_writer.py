@@ -57,8 +57,11 @@ class Writer(GroupWriter):
             else:
                 getattr(self, f"_write_{group.kind}")(group, self._values(group))
         last = self._lines and self._in_the_end(self._lines.pop())
-        body = "\n        ".join([*self._lines, last]) if last else "pass"
-        first = [*self.emitter.used_often(body), *self.emitter.take_first()]
+        lines = [*self._lines, last] if last else ["pass"]
+        body = "\n        ".join(lines)
+        # What is set further in is for where a fast way has failed.
+        fast = "\n".join(line for line in lines if not line.startswith(" "))
+        first = [*self.emitter.used_often(fast), *self.emitter.take_first()]
         often = "".join(f"    {line}\n" for line in first)
         return (
             f"def check(L):\n{often}"
