@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from guards import specialize
+from guards import _user_code, specialize
 from torch import nn
 
 from tests.guards.twins import first_number
@@ -121,6 +121,13 @@ def test_attribute_that_is_asked_for_by_a_name_in_the_code(
 def test_attribute_that_is_set_on_a_new_object() -> None:
     special = specialize(set_on_a_new_one)
     assert [first_number(special, ONE) for _ in range(2)] == [4, 4]
+    assert (special.stats.hits, special.refusals) == (1, [])
+
+
+def test_getattr_where_code_does_not_say_what_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_user_code, "_called_at_once", lambda code: set())  # as in Python 3.10
+    special = specialize(with_default)
+    assert [first_number(special, ONE) for _ in range(2)] == [3, 3]
     assert (special.stats.hits, special.refusals) == (1, [])
 
 

@@ -83,6 +83,7 @@ ORDER_OF_SETS = (
     "dict.fromkeys(…) for it"
 )
 _COPIES = words("deepcopy asdict astuple")
+_ASK_BY_NAME = {function.__name__ for function in ASK_BY_NAME}
 _TELL_OF_WATCHING = (
     *(sys.getprofile, sys.setprofile),
     *(gc.isenabled, gc.get_count, gc.get_stats, gc.get_objects),
@@ -449,7 +450,9 @@ class Assumptions:
         reading = read_code(code)
         problem = reading.problem
         for name, handed_on in reading.globals:
-            if handed_on:
+            # Before Python 3.11 code does not say what it calls, but here that is known.
+            called = name in _ASK_BY_NAME and read_stack(code).asks_by_names_it_has
+            if handed_on and not called:
                 problem = problem or self._handing_on(name, scope)
             found = self._visit_global(name, namespace, scope)
             problem = problem or found
