@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from dispatch_core import HandlerError, HandlerResultError
 from subclass_utils import WrapperTensor
+
+from tests.subclass_utils.wrappers import ScaledOnPlain
 
 aten = torch.ops.aten
 
@@ -182,3 +185,46 @@ def test_handler_that_gives_a_view_is_not_warned_of(name: str) -> None:
 def test_copy_of_nothing_is_not_warned_of() -> None:
     x = copying(True)
     type(x)(torch.ones(0, 3)).t()
+
+
+class Mistaken(ScaledOnPlain):
+    """Has a slip in each conversion."""
+
+    slip: ClassVar[str] = ""
+
+    def to_plain(self) -> Any:
+        none: Any = None
+        return super().to_plain() + (none if self.slip == "to_plain" else 0)
+
+    @classmethod
+    def from_plain(cls, plain: torch.Tensor, like: Any = None) -> Any:
+        none: Any = None
+        return super().from_plain(plain + (none if cls.slip == "from_plain" else 0), like)
+
+
+MISTAKES: list[tuple[str, str, Callable[[Any], Any]]] = [
+    ("to_plain", "aten::add.Tensor", lambda x: x + 1),
+    ("to_plain", "aten::eq.Scalar", lambda x: x == 1),
+    ("to_plain", "aten::ne.Scalar", lambda x: x != 1),
+    ("to_plain", "aten::mul.Tensor", lambda x: x[0] * 2),
+    ("to_plain", "aten::dot", lambda x: x @ x),
+    ("to_plain", "aten::copy_", lambda x: torch.ones(2).copy_(x)),
+    ("from_plain", "aten::add_.Tensor", lambda x: x.__iadd__(1)),
+    ("from_plain", "aten::copy_", lambda x: x.__setitem__(0, 1.0)),
+    ("from_plain", "aten::_to_copy", lambda x: x.double()),
+    ("from_plain", "aten::mul_.Tensor", lambda x: x.detach().mul_(2)),
+    ("from_plain", "aten::_foreach_add_.Scalar", lambda x: torch._foreach_add_([x], 1.0)),
+]
+
+
+@pytest.mark.parametrize(("slip", "op", "call"), MISTAKES)
+def test_type_error_of_a_conversion_is_named(
+    monkeypatch: pytest.MonkeyPatch, slip: str, op: str, call: Any
+) -> None:
+    x = Mistaken.from_plain(torch.ones(2))
+    monkeypatch.setattr(Mistaken, "slip", slip)
+    with pytest.raises(HandlerError) as caught:
+        call(x)
+    assert str(caught.value).startswith(f"{op}: Mistaken.{slip} raised TypeError: ")
+    assert isinstance(caught.value.__cause__, TypeError)
+    assert caught.value.overload.name() == op

@@ -15,6 +15,7 @@ from torch.serialization import add_safe_globals
 from subclass_utils import _compiled, _copying
 from subclass_utils._carrying import Carrier
 from subclass_utils._collation import register_collation
+from subclass_utils._conversions import check_conversions, know_conversions
 from subclass_utils._declaration import (
     check_class,
     check_inner_tensors,
@@ -25,6 +26,7 @@ from subclass_utils._declaration import (
 from subclass_utils._errors import DeclarationError, MixingError
 from subclass_utils._items import get_item, set_item
 from subclass_utils._memory import NoMemory
+from subclass_utils._new_tensors import NewTensors
 from subclass_utils._other_data import can_take, take_data
 from subclass_utils._outside import keys_of, outside_like
 from subclass_utils._own_composites import follow_tables, has_data_of, take_whole
@@ -76,7 +78,9 @@ class _WrapperMeta(torch._C._TensorMeta):
             _make_honest(cls)
 
 
-class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
+class WrapperTensor(  # type: ignore[misc]  # new_tensor takes any options
+    NoMemory, NewTensors, torch.Tensor, metaclass=_WrapperMeta
+):
     """A tensor that holds inner tensors and answers every operator with them.
 
     A class with one inner tensor of the same shape and dtype is *transparent*: an operator
@@ -146,6 +150,7 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         cls._keys = {}
         cls._set_up_table()
         _make_honest(cls)
+        know_conversions(cls)
         _initialise_once(cls)
         register_collation(cls)
         add_safe_globals([cls])
@@ -281,6 +286,9 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
         except AttributeError as error:
             check_inner_tensors(cls, func, (*args, *(kwargs or {}).values()), error)
             raise
+        except TypeError as error:
+            check_conversions(func, error)
+            raise
 
     @classmethod
     def run_without_handler(cls, op: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -351,35 +359,6 @@ class WrapperTensor(NoMemory, torch.Tensor, metaclass=_WrapperMeta):
                 )
             other = make_from_plain(cls, other.detach(), self)
         take_data(self, other)
-
-    def new_tensor(  # type: ignore[override]  # options go on as they are
-        self, data: Any, *, requires_grad: bool = False, **options: Any
-    ) -> Any:
-        """Make a tensor of `data` with this one's dtype and device, as `new_ones` would."""
-        # torch reads data without asking anybody, and does not know our dispatch key there.
-        if isinstance(data, WrapperTensor):
-            data = data.to_plain()
-        with without_modes():
-            empty = torch.empty(0, dtype=self.dtype, device=self.device)
-            made: Any = empty.new_tensor(data, **options)
-        if self._transparent:
-            made = type(self).from_plain(made, self)
-        return made.requires_grad_(requires_grad)
-
-    def new(self, *args: Any, **kwargs: Any) -> Any:
-        """Make a tensor of a size or of data: torch's old way to say new_empty, new_tensor.
-
-        Of a sparse one, which torch.optim.SparseAdam asks, also one of indices and values.
-        """
-        if self.layout is torch.sparse_coo and len(args) > 1 and isinstance(args[1], torch.Tensor):
-            parts: Any = torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
-            given = any(isinstance(each, WrapperTensor) for each in args)
-            return parts if given or not self._transparent else type(self).from_plain(parts, self)
-        with without_modes():
-            layout = self.layout if self.layout is torch.sparse_coo else torch.strided
-            empty = torch.empty(0, dtype=self.dtype, device=self.device, layout=layout)
-            made = empty.new(*args, **kwargs)
-        return type(self).from_plain(made, self) if self._transparent else made
 
     # ── torch.compile ───────────────────────────────────────────────────────────────────────────
 
