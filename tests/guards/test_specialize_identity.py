@@ -386,6 +386,7 @@ def ask(x: torch.Tensor, owner: Any) -> Any:
     return x * 2 if getattr(owner, "extra", 2) == 2 and owner.LOW is not None else x * 3
 
 
+@pytest.mark.slow  # a whole collection of garbage is
 @pytest.mark.parametrize("make", [an_enum, an_enum_of_numbers, a_named_tuple, a_module])
 def test_what_is_looked_at_may_die(make: Callable[[], Any]) -> None:
     special, owner = specialize(ask), make()
@@ -400,6 +401,7 @@ def test_what_is_looked_at_may_die(make: Callable[[], Any]) -> None:
     assert first_number(special, ONE, make()) == 2
 
 
+@pytest.mark.slow  # a whole collection of garbage is
 @pytest.mark.parametrize("make", [an_enum, an_enum_of_numbers])
 def test_member_of_an_enum_that_may_die_is_looked_at(make: Callable[[], Any]) -> None:
     special = specialize(lambda x, level: x * level.value * getattr(level, "extra", 1))
