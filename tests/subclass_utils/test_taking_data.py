@@ -12,7 +12,7 @@ from subclass_utils import ResizeError, ViewError, WrapperTensor
 from torch import nn
 
 from tests.subclass_utils.test_shared_data import NonZero, Numbers, NumbersInParts, same
-from tests.subclass_utils.wrappers import ScaledOnPlain, metre
+from tests.subclass_utils.wrappers import ScaledOnPlain, Strict, metre
 
 CLASSES = [Numbers, NumbersInParts, NonZero]
 
@@ -207,3 +207,25 @@ def test_data_that_is_no_tensor_is_refused_as_torch_does(x: Any, data: Any) -> N
         x.data = data
     with pytest.raises(TypeError, match="Variable data has to be a tensor"):
         torch.ones(3).data = data
+
+
+@pytest.mark.parametrize("inner", [metre(4), Numbers.from_plain(torch.ones(4))])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.resize_(2),
+        lambda x: x.unsqueeze_(0),
+        lambda x: x.set_(Strict(x.elem.detach().clone())),
+    ],
+)
+def test_wrapper_of_a_wrapper_changes_its_shape_after_it_took_data(inner: Any, change: Any) -> None:
+    x: Any = Strict(inner.clone())
+    y: Any = Strict(inner.clone())
+    x.data = y
+    y.add_(1)
+    assert x.elem.to_plain().tolist() == y.elem.to_plain().tolist() == [2.0] * 4
+    del y
+    change(x)
+    assert x.size() == x.elem.size() == x.elem.to_plain().size()
+    with pytest.raises(ResizeError):
+        x.data.resize_(1)

@@ -43,7 +43,7 @@ def take_data(wrapper: Any, other: Any, inference: bool | None = None) -> None:
     """
     cls = type(wrapper)
     if cls._transparent:
-        inner = [inner.data for inner in inner_of(other)]
+        inner = [_inner_data(inner) for inner in inner_of(other)]
         return _replace(wrapper, other, inner, describe_outside(other), other)
     check_argument(wrapper, True)
     step: Step | None = None
@@ -64,6 +64,22 @@ def take_data(wrapper: Any, other: Any, inference: bool | None = None) -> None:
     else:
         connect(wrapper, source, step)
     return None
+
+
+def _inner_data(inner: Any) -> Any:
+    """Give an inner tensor's data to a wrapper, which may change its shape as any other.
+
+    What comes from a wrapper's `.data` may not.
+    """
+    if not hasattr(type(inner), "inner_tensors"):
+        return inner.data
+    if not type(inner)._transparent:
+        return inner.detach()
+    made = inner.data
+    made.__dict__.pop("_from_data", None)
+    name = type(inner).inner_tensors[0]
+    setattr(made, name, _inner_data(getattr(inner, name)))
+    return made
 
 
 def _replace(
