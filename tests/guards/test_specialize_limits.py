@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from guards import _torch_private as private
 from guards import specialize
 from guards._gc_pause import GcPause
+from guards._recording import Watcher
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -419,6 +421,40 @@ def test_code_that_may_see_that_it_is_watched_is_not_watched() -> None:
         assert [function(torch.ones(1)).item() for _ in range(2)] == [2, 2]
     for name, refusals in (("getprofile", special.refusals), ("isenabled", collects.refusals)):
         assert f"['{name}'] may tell that a call is watched" in refusals[0]
+
+
+def test_modes_of_two_threads_leave_no_trace() -> None:
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+
+    def first() -> None:
+        with Watcher([]):
+            first_is_in.set()
+            second_is_in.wait()
+
+    def second() -> None:
+        first_is_in.wait()
+        with Watcher([]):
+            second_is_in.set()
+            first_is_out.wait()
+
+    flags = private.mode_flags()
+    one, other = threading.Thread(target=first), threading.Thread(target=second)
+    one.start()
+    other.start()
+    one.join()
+    first_is_out.set()
+    other.join()
+    assert private.mode_flags() == flags == [False] * len(flags)
+
+
+def test_mode_that_watches_is_not_told_to_code() -> None:
+    special = specialize(
+        lambda x: x * 2 if torch.utils._python_dispatch.is_in_torch_dispatch_mode() else x * 3
+    )
+    assert [special(torch.ones(1)).item() for _ in range(2)] == [3, 3]
+    assert special.refusals[0] == (
+        "it names is_in_torch_dispatch_mode, which may tell that a call is watched"
+    )
 
 
 def test_method_of_a_name_that_tells_of_watching_elsewhere() -> None:

@@ -13,6 +13,7 @@ import enum
 import functools
 import gc
 import operator
+import re
 import sys
 import types
 import weakref
@@ -83,6 +84,9 @@ ORDER_OF_SETS = (
     "dict.fromkeys(…) for it"
 )
 _COPIES = words("deepcopy asdict astuple")
+_TELLS_OF_MODES = re.compile(
+    "torch_dispatch_mode|dispatch_mode_stack|torch_dispatch_stack|current_dispatch_mode"
+)
 _ASK_BY_NAME = {function.__name__ for function in ASK_BY_NAME}
 _TELL_OF_WATCHING = (
     *(sys.getprofile, sys.setprofile),
@@ -153,6 +157,8 @@ class Assumptions:
         for source, called in self._walk.not_understood:
             if called is None or called in self._handed_on:
                 self._refuse(source, "may be called unseen, by other functions of C")
+        for name in sorted(filter(_TELLS_OF_MODES.search, self._walk.names)):
+            raise CannotSpecialize(f"it names {name}, which may tell that a call is watched")
         # What lacks an attribute may be told from what has it by an error that code catches.
         catches = any(catches_errors(code) or read_stack(code).misses for code in self.codes)
         self.patchable.note_names(self._walk.names, absent=catches)

@@ -1,7 +1,8 @@
 """What torch's Python code and the builtins were when a call was watched: either may be replaced.
 
 Torch's own code is trusted, not walked. That it still is what ran is known by the entries that it
-was reached through: those of the builtins, of torch's modules, of its classes, and of Tensor.
+was reached through: those of the builtins, of torch's modules, of its classes, and of Tensor. So is
+what no guard of a value can say: what a module or a member of an enum lacks, and may get later.
 """
 
 from __future__ import annotations

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -56,6 +57,14 @@ _TELL_BY_ARGUMENTS = words("tensor as_tensor asarray new_tensor tensor_split ctc
 _BESIDES_CONSTANTS = {"new_tensor": 1, "tensor_split": 1, "ctc_loss": 2}
 
 
+class _Open:
+    """The watchers that are open, in all threads, and what torch's flags were before."""
+
+    lock = threading.RLock()  # what is dropped meanwhile may run code that comes back here
+    count = 0
+    flags: ClassVar[list[bool]] = []
+
+
 class Watcher(TorchDispatchMode):
     """Write down operators; the first reason why that is not enough is kept, not raised."""
 
@@ -83,6 +92,22 @@ class Watcher(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # True would load torch._dynamo on first use
+
+    def __enter__(self) -> Watcher:
+        with _Open.lock:
+            if not _Open.count:
+                _Open.flags = private.mode_flags()
+            _Open.count += 1
+            super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        # Each mode puts back the flags that it found, which another thread's mode may have set.
+        with _Open.lock:
+            super().__exit__(*error)  # type: ignore[no-untyped-call]
+            _Open.count -= 1
+            if not _Open.count:
+                private.set_mode_flags(_Open.flags)
 
     def refuse(self, why: str) -> None:
         self.problem = self.problem or why

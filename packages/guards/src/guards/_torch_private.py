@@ -297,6 +297,32 @@ def with_lazy_bits(*, views: bool = False) -> contextlib.AbstractContextManager[
     return made
 
 
+_dispatch = torch.utils._python_dispatch
+_MODE_FLAGS = [
+    name
+    for name in (
+        "_is_in_torch_dispatch_mode",
+        "_is_in_non_infra_torch_dispatch_mode",
+        "_is_in_any_mode_without_ignore_compile_internals",
+    )
+    if hasattr(_dispatch, name)
+]
+
+
+def mode_flags() -> list[bool]:
+    """Give what torch keeps, for all threads together, of whether dispatch modes are open."""
+    return [getattr(_dispatch, name) for name in _MODE_FLAGS]
+
+
+def set_mode_flags(flags: list[bool]) -> None:
+    """Put these flags back."""
+    for name, flag in zip(_MODE_FLAGS, flags, strict=True):
+        setattr(_dispatch, name, flag)
+    tell = getattr(_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
+    if tell is not None and len(flags) == 3:
+        tell(flags[2])
+
+
 def open_function_mode(mode: torch.overrides.TorchFunctionMode) -> None:
     """Open a mode for the next call of a function of torch, without the Python of ``with``."""
     torch._C._push_on_torch_function_stack(mode)
