@@ -16,7 +16,7 @@ from guards._pointers import address_reader, addresses_by_id
 from guards._torch_private import no_tree, torch_function_modes, tree_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from guards._value_sources import ValueSource
 
@@ -109,6 +109,21 @@ class Death:
             self._listeners.append(reference)
         if self.happened:
             self.happen()
+
+
+class CompiledLater:
+    """A function of generated code that is compiled when it is first called."""
+
+    def __init__(self, source: str, name: str, namespace: dict[str, Any]) -> None:
+        self.source = source
+        self._name, self._namespace = name, namespace
+        self._made: Callable[[Any], bool] | None = None
+
+    def __call__(self, L: Any, /) -> bool:
+        if self._made is None:
+            exec(compile(self.source, "<guards>", "exec"), self._namespace)
+            self._made = self._namespace[self._name]
+        return self._made(L)
 
 
 class Emitter:
@@ -341,6 +356,14 @@ class Emitter:
             known = self._early[condition] = self.local(hint)
             self._first.append(f"{known} = {condition}")
         return known
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Write another function, which has conditions of its own to be looked at first."""
+        kept = self._early, self._first
+        self._early, self._first = {}, []
+        yield
+        self._early, self._first = kept
 
     def local(self, hint: str) -> str:
         """Give the name of a local that nothing else has."""

@@ -13,7 +13,7 @@ from guards import _torch_private as private
 from guards import _trees
 from guards._checks import Check
 from guards._constants import same_constant
-from guards._emit import may_change
+from guards._emit import CompiledLater, may_change
 from guards._fetch import is_a
 from guards._fetch_writer import FetchWriter
 from guards._plan import Group, Member
@@ -159,32 +159,34 @@ class GroupWriter(FetchWriter):
                 if member.check.reads is not None
             )
             test = " and ".join([*filter(None, plain), test])
-        if any(member.kind == "keys" for member in group.members):
-            self._write_if_not(test, group)
-            return
-        if unsure or group.kind == "nodes":
+        if group.kind == "nodes":
+            test += f" or {self._written_apart([member.check for member in group.members])}(L)"
+        elif unsure:
             checks = [member.check for members in again for member in members]
             each = self.emitter.truth(functools.partial(_hold_each, checks), "hold_one_by_one")
             look_up = functools.partial(_look_up, [m.source for members in again for m in members])
             values = f"{self.emitter.constant(look_up, 'look_up')}(L, G)"
             # torch looks into a dict alone; into another mapping Python does, value by value.
-            other = f"not ({sure}) and " if group.kind == "tensors" else ""
-            test += f" or {other}{each}({values})"
+            test += f" or not ({sure}) and {each}({values})"
         self._refuse_unless(test)
 
-    def _write_if_not(self, test: str, group: Group) -> None:
-        """Write the checks of a group one by one, for where the tree does not hold."""
-        self._lines.append(f"if not ({test}):")
-        within = len(self._lines)
-        # What is fetched there is not fetched elsewhere, and no other check may be made there.
-        known = dict(self._variables), dict(self._tables), self._types
-        self._types = {}
-        for member in group.members:
-            self._write_alone(member.check)
-        self._lines[within:] = [f"    {line}" for line in self._lines[within:]]
-        self._variables, self._tables, self._types = known
+    def _written_apart(self, checks: Sequence[Check]) -> str:
+        """Name a function that makes checks one by one, for where a tree does not hold."""
+        kept = self._lines, self._variables, self._tables, self._types
+        self._lines, self._variables, self._tables, self._types = [], {}, {}, {}
+        name = self.emitter.local("one_by_one")
+        with self.emitter.apart():
+            for check in checks:
+                self._write_alone(check)
+            text = self._function(name, self._lines)
+        self._lines, self._variables, self._tables, self._types = kept
+        made = CompiledLater(text, name, self.emitter.namespace)
+        return self.emitter.truth(made, "hold_one_by_one")
 
     def _write_alone(self, check: Check) -> None:
+        raise NotImplementedError
+
+    def _function(self, name: str, lines: Sequence[str]) -> str:
         raise NotImplementedError
 
     def _as_fetched_last(self, names: Sequence[str]) -> str:

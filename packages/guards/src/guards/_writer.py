@@ -56,15 +56,18 @@ class Writer(GroupWriter):
                 self._write_tree(group)
             else:
                 getattr(self, f"_write_{group.kind}")(group, self._values(group))
-        last = self._lines and self._in_the_end(self._lines.pop())
-        lines = [*self._lines, last] if last else ["pass"]
+        return self._function("check", self._lines)
+
+    def _function(self, name: str, lines: Sequence[str]) -> str:
+        """Write the definition of a function of ``L`` that has these lines."""
+        lines = [*lines[:-1], self._in_the_end(lines[-1])] if lines else ["pass"]
         body = "\n        ".join(lines)
         # What is set further in is for where a fast way has failed.
         fast = "\n".join(line for line in lines if not line.startswith(" "))
         first = [*self.emitter.used_often(fast), *self.emitter.take_first()]
         often = "".join(f"    {line}\n" for line in first)
         return (
-            f"def check(L):\n{often}"
+            f"def {name}(L):\n{often}"
             "    try:\n"
             f"        {body}\n"
             "    except Exception:\n"
