@@ -171,3 +171,18 @@ def test_class_of_sets_by_another_name_is_refused() -> None:
     assert special.refusals[0].endswith(
         "is the class set: the order of a set may depend on addresses"
     )
+
+
+def test_order_of_objects_by_texts_that_say_addresses() -> None:
+    def function(x: torch.Tensor, objects: Any) -> Any:
+        return follow(x, sorted(objects, key=repr))
+
+    special = specialize(function)
+    kept = []  # so that each list has addresses of its own
+    for step in (1, -1, 1, -1):
+        objects = [Factor(n) for n in range(9)][::step]
+        kept.append(objects)
+        assert torch.equal(special(ONE, objects), function(ONE, objects))
+    assert special.refusals[0] == (
+        "function hands repr on, whose texts may say the addresses of objects"
+    )

@@ -475,6 +475,8 @@ class Assumptions:
 
     def _handing_on(self, name: str, scope: Any) -> str:
         found = getattr(builtins, name, None)
+        if name not in scope and found in (repr, ascii):
+            return f"hands {name} on, whose texts may say the addresses of objects"
         if name in scope or not is_a(found, types.BuiltinFunctionType) or is_pure_builtin(found):
             return ""
         return f"hands {name} on, whose calls cannot be seen"
