@@ -427,15 +427,17 @@ def test_modes_of_two_threads_leave_no_trace() -> None:
     first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
 
     def first() -> None:
-        with Watcher([]):
+        with Watcher([]) as watcher:
             first_is_in.set()
             second_is_in.wait()
+        watcher.pause.end()
 
     def second() -> None:
         first_is_in.wait()
-        with Watcher([]):
+        with Watcher([]) as watcher:
             second_is_in.set()
             first_is_out.wait()
+        watcher.pause.end()
 
     flags = private.mode_flags()
     one, other = threading.Thread(target=first), threading.Thread(target=second)
@@ -445,6 +447,7 @@ def test_modes_of_two_threads_leave_no_trace() -> None:
     first_is_out.set()
     other.join()
     assert private.mode_flags() == flags == [False] * len(flags)
+    assert gc.isenabled()
 
 
 def test_mode_that_watches_is_not_told_to_code() -> None:
