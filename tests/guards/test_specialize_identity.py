@@ -133,14 +133,23 @@ def test_nan_as_a_key_is_found_by_its_identity() -> None:
     check(function, [(NAN, {NAN: 2}), (NAN, {NAN: 2}), (other, {NAN: 2}), (NAN, {NAN: 2})], hits=2)
 
 
-def test_reason_names_the_constants() -> None:
-    special = specialize(by_default)
-    special(ONE)
-    (why,) = special.explain_miss(ONE, another(AUTO))
+@pytest.mark.parametrize(
+    ("function", "first", "second", "place"),
+    [
+        (by_default, AUTO, another(AUTO), "L['size']"),
+        (within_a_list, [1, AUTO], [1, another(AUTO)], "L['sizes']"),
+        (as_a_key, {AUTO: ONE}, {another(AUTO): ONE}, "L['table']"),
+    ],
+)
+def test_reason_names_the_constant(function: Any, first: Any, second: Any, place: str) -> None:
+    special = specialize(function)
+    special(ONE, first)
+    (why,) = special.explain_miss(ONE, second)
     assert str(why) == (
         "the constants that are reached: expected the same ones to be one object, and others not, "
-        "found others"
+        f"found {place} is, or holds, another one than it was"
     )
+    assert special.explain_miss(ONE, first) == []
 
 
 # ── enums ────────────────────────────────────────────────────────────────────────────────────────

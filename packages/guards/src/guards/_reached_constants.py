@@ -168,8 +168,14 @@ class IdentitiesCheck(Check):
         return "the same ones to be one object, and others not"
 
     def actual(self, values: Sequence[Any]) -> str:
-        holds = self.hold(*values)
-        return self.expected() if holds else "others"
+        seen, start = dict(self._first), 0
+        for number, (source, value) in enumerate(zip(self.sources, values, strict=True)):
+            parts = [value] if number < self._alone else self._walks[number](value)
+            numbers = [seen.setdefault(id(part), len(seen)) for part in parts]
+            if numbers != self._pattern[start : start + len(numbers)]:
+                return f"{source.name()} is, or holds, another one than it was"
+            start += len(numbers)
+        return self.expected()
 
     def expression(self) -> str:
         return "the constants that are reached"
