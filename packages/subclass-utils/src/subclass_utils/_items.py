@@ -1,6 +1,7 @@
-"""Read and write items of classes that mix with nothing, by numbers and lists.
+"""Write items of classes that mix with nothing, by numbers and lists.
 
-torch makes plain tensors of them by itself, which are none that anybody mixed.
+torch makes plain tensors of them by itself, which are none that anybody mixed. Reading is left to
+torch: with a `__getitem__` of Python's, a tensor without dimensions would count as a sequence.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import torch
 
 from subclass_utils._roles import each_in
 
-__all__ = ["get_item", "is_item_at_hand", "set_item"]
+__all__ = ["is_item_at_hand", "set_item"]
 
 _here = threading.local()
 
 
 def is_item_at_hand() -> bool:
-    """Say whether what is plain in a call was made by torch, to read or write an item."""
+    """Say whether what is plain in a call was made by torch, to write an item."""
     return getattr(_here, "at_hand", False)
 
 
@@ -36,12 +37,6 @@ def _at_hand(*given: Any) -> Iterator[None]:
         yield
     finally:
         _here.at_hand = before
-
-
-def get_item(self: Any, index: Any) -> Any:
-    """Give an item, or a view of several."""
-    with _at_hand(index):
-        return torch.Tensor.__getitem__(self, index)
 
 
 def set_item(self: Any, index: Any, value: Any) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from subclass_utils._description import describe_outside, make_described
 from subclass_utils._errors import ViewError
-from subclass_utils._items import get_item, set_item
+from subclass_utils._items import set_item
 from subclass_utils._plain_writes import write_value
 from subclass_utils._shared_data import (
     Family,
@@ -56,8 +56,7 @@ class PlainView(WrapperTensor):
 
     _is_part = True
 
-    __getitem__ = get_item  # the wrapper's class may mix with nothing
-    __setitem__ = set_item
+    __setitem__ = set_item  # the wrapper's class may mix with nothing
 
     @staticmethod
     def __new__(cls: Any, source: Any) -> Any:

@@ -24,12 +24,17 @@ from subclass_utils._declaration import (
     with_wrapper_key,
 )
 from subclass_utils._errors import DeclarationError, MixingError
-from subclass_utils._items import get_item, set_item
+from subclass_utils._items import set_item
 from subclass_utils._memory import NoMemory
 from subclass_utils._new_tensors import NewTensors
 from subclass_utils._other_data import can_take, take_data
 from subclass_utils._outside import keys_of, outside_like
-from subclass_utils._own_composites import follow_tables, has_data_of, take_whole
+from subclass_utils._own_composites import (
+    follow_tables,
+    has_data_of,
+    shares_inner_tensors,
+    take_whole,
+)
 from subclass_utils._plans import make_plan, run_whole, run_without_handler, runs_in_parts
 from subclass_utils._roles import each_in
 from subclass_utils._shared_data import connect, make_from_plain, reclaim, root_of
@@ -143,10 +148,8 @@ class WrapperTensor(  # type: ignore[misc]  # new_tensor takes any options
             hasattr(inspect.getattr_static(cls, name, None), "__set__")
             for name in cls.inner_tensors
         )
-        if cls.mixing == "error":
-            for name, item in ("__getitem__", get_item), ("__setitem__", set_item):
-                if getattr(cls, name) is getattr(torch.Tensor, name):
-                    setattr(cls, name, item)
+        if cls.mixing == "error" and cls.__setitem__ is torch.Tensor.__setitem__:
+            cls.__setitem__ = set_item  # type: ignore[method-assign]
         cls._keys = {}
         cls._set_up_table()
         _make_honest(cls)
@@ -325,6 +328,10 @@ class WrapperTensor(  # type: ignore[misc]  # new_tensor takes any options
     def _has_data_of(self, other: torch.Tensor) -> bool:
         """Say whether a wrapper that a handler made is another one, made anew."""
         return has_data_of(self, other)
+
+    def _shares_inner_tensors(self, other: torch.Tensor) -> bool:
+        """Say whether a wrapper that a handler made may be a view of another tensor."""
+        return shares_inner_tensors(self, other)
 
     # ── data ────────────────────────────────────────────────────────────────────────────────────
 
