@@ -294,6 +294,30 @@ def test_compiled_function_takes_a_class_whose_outside_differs() -> None:
     assert result.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
+class Weighted(nn.Module):
+    """Has wrappers for a parameter and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = Parameter(Measured(torch.arange(8.0).view(2, 4), Unit.METRE))
+        self.register_buffer("scale", Measured(torch.tensor([2.0, 3.0]), Unit.METRE))
+
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.linear(x, self.weight).relu() * self.scale
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("wrap", [Measured, lambda x: x])
+def test_exported_module_gives_what_the_module_gives(wrap: Any, strict: bool) -> None:
+    x = wrap(torch.ones(3, 4))
+    module = Weighted()
+    exported = torch.export.export(module, (x,), strict=strict).module()
+    got, want = exported(x), module(x)
+    assert isinstance(want, Measured)
+    assert torch.equal(getattr(got, "elem", got), want.elem)
+
+
 def test_flatten_and_unflatten_are_each_others_inverse() -> None:
     wrappers = metre(2, 3).t(), scaled(1.0, 2.0), metre(1).requires_grad_(), Parameter(scaled(1.0))
     for wrapper in wrappers:
