@@ -319,3 +319,41 @@ def test_what_says_it_is_equal_is_noticed_and_not_asked(monkeypatch: pytest.Monk
     monkeypatch.setattr(functional, "relu", replaced)
     assert special(ONE).tolist() == [7, 7]
     assert replaced.asked == 0
+
+
+# ── again and again: a namespace is looked at anew whenever it has changed ───────────────────────
+
+
+class Scaled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(x) * 2
+
+
+def test_function_of_torch_that_is_replaced_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    special, relu = specialize(Scaled()), functional.relu
+    for _ in range(3):
+        assert first_number(special, ONE) == 2
+    for number in range(3):
+        monkeypatch.setattr(functional, "relu", lambda x: x * 5)
+        assert first_number(special, ONE) == 10, number
+        monkeypatch.setattr(functional, "relu", relu)
+        monkeypatch.setattr(functional, "some_other_name", number, raising=False)
+        hits = special.stats.hits
+        assert first_number(special, ONE) == 2
+        assert special.stats.hits == hits + 1
+
+
+def test_class_of_torch_that_gets_an_attribute_and_loses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    special = specialize(Scaled())
+    for _ in range(3):
+        assert first_number(special, ONE) == 2
+    for name in ("__bool__", "__float__"):
+        with monkeypatch.context() as patch:
+            patch.setattr(nn.Module, name, lambda self: True, raising=False)
+            assert special.explain_miss(ONE)
+            assert first_number(special, ONE) == 2
+        hits = special.stats.hits
+        assert first_number(special, ONE) == 2
+        assert special.stats.hits == hits + 1

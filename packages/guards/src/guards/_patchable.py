@@ -24,6 +24,7 @@ from guards._constants import HeldWeakly, spell
 from guards._emit import Emitter, is_kept_anyway
 from guards._fetch import MISSING, is_a
 from guards._guard import Guard
+from guards._namespaces import VERSION_OF_DICT, dict_behind
 from guards._trust import is_of_torch, is_trusted_module
 from guards._user_code import operators_in
 
@@ -45,7 +46,7 @@ class Patchable:
         self._weak: dict[int, tuple[Callable[[], Any], dict[str, Any]]] = {}
         self._whole: dict[int, dict[str, Any]] = {}
         self._size = 0
-        self._ready: list[tuple[Any, Any, Any, frozenset[str], list[Any]]] = []
+        self._ready: list[tuple[Any, Any, Any, frozenset[str], list[Any], Any]] = []
 
     def note(self, owner: Any, names: Iterable[str]) -> None:
         """Note what entries of a module, a class or the like are, or that there are none."""
@@ -121,7 +122,11 @@ class Patchable:
 
     def hold(self) -> bool:
         """Tell whether everything is what it was."""
-        for own, give, wanted, absent, last in self._ready or self._prepare():
+        version = VERSION_OF_DICT
+        for own, give, wanted, absent, last, namespace in self._ready or self._prepare():
+            number = None if version is None else version(namespace)
+            if number is not None and number == last[2]:
+                continue
             try:
                 if not all(map(operator.is_, give(own), wanted)):
                     return False
@@ -132,7 +137,8 @@ class Patchable:
                 now = len(own), next(reversed(own), None)
                 if not own.keys().isdisjoint(absent):
                     return False
-                last[:] = now
+                last[:2] = now
+            last[2] = number
         whole = self._whole
         if whole and sum(map(len, whole.values())) != self._size:
             return False
@@ -163,7 +169,7 @@ class Patchable:
             names = [*there]
             give = operator.itemgetter(*names, names[0]) if names else _nothing
             wanted = (*there.values(), there[names[0]]) if names else ()
-            ready.append((own, give, wanted, absent, [-1, None]))
+            ready.append((own, give, wanted, absent, [-1, None, None], dict_behind(own)))
         self._ready = ready
         return ready
 

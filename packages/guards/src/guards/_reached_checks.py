@@ -15,10 +15,11 @@ import torch
 from guards import _fetch
 from guards._builder import GuardBuilder
 from guards._checks import Check
-from guards._emit import Emitter
+from guards._emit import Emitter, is_kept_anyway
 from guards._evaluation import ChainedValueSource, ValueSource
 from guards._fetch import MISSING
 from guards._guard import Guard
+from guards._namespaces import VERSION_OF_DICT, dict_behind
 
 __all__ = [
     "ItemsSource",
@@ -145,10 +146,15 @@ class ClassesCheck(Check):
             [tuple(names) for names in self.names],
             {base: names for found in self.names for base, names in found.items()},
         )
+        # Of classes that live anyhow, the dict, and the version of it that was looked at.
+        bases = [base for cls in classes for base in cls.__mro__ if is_kept_anyway(base)]
+        self._dicts = {id(base): dict_behind(base.__dict__) for base in bases}
+        self._seen: dict[int, int] = {}
 
     def hold(self, *classes: Any) -> bool:
         """Tell whether classes have the bases and attributes that they had."""
         orders, names = self._wanted
+        version, dicts, known = VERSION_OF_DICT, self._dicts, self._seen
         seen: set[int] = set()
         for cls, order in zip(classes, orders, strict=True):
             mro = cls.__mro__
@@ -157,8 +163,14 @@ class ClassesCheck(Check):
             for base, address in zip(mro, order, strict=True):
                 if address not in seen:
                     seen.add(address)
+                    if version is not None and address in dicts:
+                        number = version(dicts[address])
+                        if known.get(address) == number:
+                            continue
                     if tuple(base.__dict__) != names[address]:
                         return False
+                    if version is not None and address in dicts:
+                        known[address] = number
         return True
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:

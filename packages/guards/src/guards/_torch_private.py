@@ -28,6 +28,7 @@ __all__ = [
     "any_autocast_enabled",
     "autocast_switch",
     "current_device",
+    "dict_version",
     "dispatch_facts",
     "dispatch_state",
     "in_thread_state",
@@ -161,6 +162,15 @@ def tensor_reason(check: Any, tensor: torch.Tensor) -> str:
     """Ask torch why a tensor fails its check."""
     reasons = check.check_verbose(tensor).verbose_code_parts
     return str(reasons[0]) if reasons else "a tensor that fails torch's own check"
+
+
+def dict_version() -> Callable[[dict[Any, Any]], int] | None:
+    """Give torch's function that reads which version of itself a dict is; None where it has none.
+
+    It lies in torch's C part, so that nothing is loaded for it.
+    """
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    return getattr(guards, "dict_version", None)
 
 
 def overlapping(tensors: list[torch.Tensor]) -> Iterable[int]:
