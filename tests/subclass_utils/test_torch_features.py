@@ -297,6 +297,8 @@ def test_compiled_function_takes_a_class_whose_outside_differs() -> None:
 class Weighted(nn.Module):
     """Has wrappers for a parameter and a buffer."""
 
+    scale: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.weight = Parameter(Measured(torch.arange(8.0).view(2, 4), Unit.METRE))
