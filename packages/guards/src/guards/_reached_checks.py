@@ -146,15 +146,28 @@ class ClassesCheck(Check):
             [tuple(names) for names in self.names],
             {base: names for found in self.names for base, names in found.items()},
         )
-        # Of classes that live anyhow, the dict, and the version of it that was looked at.
-        bases = [base for cls in classes for base in cls.__mro__ if is_kept_anyway(base)]
-        self._dicts = {id(base): dict_behind(base.__dict__) for base in bases}
-        self._seen: dict[int, int] = {}
+        # Where all live anyhow: their dicts, and which versions of these were looked at.
+        bases = {id(base): base for cls in classes for base in cls.__mro__}.values()
+        kept = VERSION_OF_DICT is not None and all(map(is_kept_anyway, bases))
+        self._dicts = [dict_behind(base.__dict__) for base in bases] if kept else []
+        self._seen: tuple[list[int], list[Any]] = ([], [])
 
     def hold(self, *classes: Any) -> bool:
         """Tell whether classes have the bases and attributes that they had."""
+        version = VERSION_OF_DICT
+        if version is None or not self._dicts:
+            return self._look(classes)
+        now = [*map(version, self._dicts)], [cls.__mro__ for cls in classes]
+        versions, mros = self._seen
+        if now[0] == versions and all(map(operator.is_, now[1], mros)):
+            return True
+        holds = self._look(classes)
+        if holds:
+            self._seen = now
+        return holds
+
+    def _look(self, classes: Sequence[Any]) -> bool:
         orders, names = self._wanted
-        version, dicts, known = VERSION_OF_DICT, self._dicts, self._seen
         seen: set[int] = set()
         for cls, order in zip(classes, orders, strict=True):
             mro = cls.__mro__
@@ -163,14 +176,8 @@ class ClassesCheck(Check):
             for base, address in zip(mro, order, strict=True):
                 if address not in seen:
                     seen.add(address)
-                    if version is not None and address in dicts:
-                        number = version(dicts[address])
-                        if known.get(address) == number:
-                            continue
                     if tuple(base.__dict__) != names[address]:
                         return False
-                    if version is not None and address in dicts:
-                        known[address] = number
         return True
 
     def condition(self, names: Sequence[str], emitter: Emitter) -> str:
