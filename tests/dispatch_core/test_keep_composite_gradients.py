@@ -299,3 +299,77 @@ def test_operator_that_cannot_run_without_data_keeps_all() -> None:
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
     library._destroy()
+
+
+def test_shift_of_a_norm_may_be_written_and_its_scale_may_not() -> None:
+    for written, harmless in ((0, False), (1, True)):
+        x = torch.randn(4, 4).requires_grad_() * 1
+        scale, shift = torch.ones(4), torch.ones(4)
+        with keep_composite(aten.group_norm), Names():
+            y = torch.nn.functional.group_norm(x, 2, scale, shift)
+        (scale, shift)[written].add_(1)
+        if harmless:
+            y.sum().backward()
+        else:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.sum().backward()
+
+
+def test_write_that_needs_no_values_keeps_none() -> None:
+    saved: list[torch.Size] = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor.size())
+        return tensor
+
+    leaf = torch.ones(8, requires_grad=True)
+    x = leaf * 1
+    with (
+        keep_composite(aten.multiply_),
+        Names(),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
+        x.multiply_(2)
+    (grad,) = torch.autograd.grad(x.sum(), leaf)
+    assert torch.equal(grad, torch.full((8,), 2.0))
+    assert saved == []
+
+
+def test_looking_for_what_is_needed_draws_no_numbers() -> None:
+    library = torch.library.Library("tests_draws", "DEF")
+    library.define("noisy(Tensor x) -> Tensor")
+    library.impl("noisy", lambda x: x * torch.rand(4), "CompositeImplicitAutograd")
+    noisy = torch.ops.tests_draws.noisy
+
+    def draw(*kept: Any) -> float:
+        torch.manual_seed(0)
+        with keep_composite(*kept), Names():
+            noisy(torch.ones(4, requires_grad=True))
+        return torch.rand(1).item()
+
+    assert draw() == draw(noisy) == draw(noisy)
+    library._destroy()
+
+
+def test_handler_that_gives_what_it_gave_before_has_the_gradient_of_each_call() -> None:
+    class Caches(DispatchMode):
+        """Gives the same tensor for every Kronecker product."""
+
+        given: Any = None
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func is not aten.kron.default:
+                return func(*args, **(kwargs or {}))
+            if self.given is None:
+                self.given = torch.ones(4, 4)
+            return self.given
+
+    a, b = (torch.ones(2, 2, requires_grad=True) for _ in range(2))
+    with keep_composite(aten.kron), Caches():
+        for each in (a, b):
+            torch.kron(each, each).sum().backward()
+    assert a.grad is not None
+    assert b.grad is not None
+    assert torch.equal(a.grad, b.grad)

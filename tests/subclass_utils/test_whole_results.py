@@ -368,3 +368,155 @@ def test_views_without_an_alias_in_the_schema_share_the_outside() -> None:
     is_alias_of: Any = getattr(torch._C, "_is_alias_of")  # noqa: B009  # which no stub names
     assert is_alias_of(first, given[0])
     assert not is_alias_of(first, second)
+
+
+# ── handlers of one operator that give now this, now that ───────────────────────────────────────
+
+
+class Einsum(WrapperTensor):
+    """Multiplies and views by einsum."""
+
+    elem: torch.Tensor
+
+
+@Einsum.table.implements(aten.einsum.default)
+def _einsum(equation: Any, tensors: Any, *, path: Any = None) -> Any:
+    return Einsum(torch.einsum(equation, [tensor.elem for tensor in tensors]))
+
+
+@pytest.mark.parametrize("equation", ["ij->ji", "ii->i"])
+def test_einsum_stays_a_view_after_one_that_computes(equation: str) -> None:
+    def run() -> list[Any]:
+        leaf: Any = Einsum(torch.ones(2, 2)).requires_grad_()
+        x = leaf * 1
+        view = torch.einsum(equation, x)
+        view.mul_(3)
+        x.sum().backward()
+        return [view._base is x, x._version, leaf.grad.elem.tolist()]
+
+    first = run()
+    assert first[:2] == [True, 1]
+    x: Any = Einsum(torch.ones(2, 2))
+    torch.einsum("ij,jk->ik", x, x)
+    torch.einsum("ij,ij->", x, x)
+    assert run() == first
+
+
+def test_handler_that_gives_what_it_gave_before_has_the_gradient_of_each_call() -> None:
+    class Cached(WrapperTensor):
+        elem: torch.Tensor
+
+    constant = torch.ones(3, 3)
+
+    @Cached.table.implements(aten.einsum.default)
+    def einsum(equation: Any, tensors: Any, *, path: Any = None) -> Any:
+        return constant
+
+    given: list[Any] = [Cached(torch.ones(3, 3), requires_grad=True) for _ in range(2)]
+    for each in (*given, given[0]):
+        torch.einsum("ij,jk->ik", each, each).sum().backward()
+    assert [each.grad.elem[0, 0].item() for each in given] == [12.0, 6.0]
+
+
+WRITES_OF_PARTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "square_": (aten.square_, lambda x: x.square_()),
+    "multiply_": (aten.multiply_, lambda x: x.multiply_(3)),
+    "divide_": (aten.divide_, lambda x: x.divide_(2)),
+    "absolute_": (aten.absolute_, lambda x: x.absolute_()),
+    "selu_": (aten.selu_, lambda x: torch.selu_(x)),
+    "arctan_": (aten.arctan_, lambda x: x.arctan_()),
+}
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "whole": lambda x: x,
+    "row": lambda x: x[1],
+    "flat": lambda x: x.view(-1),
+    "transposed": lambda x: x.t(),
+}
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", WRITES_OF_PARTS)
+def test_write_into_a_view_has_its_gradient_once(name: str, place: str, anew: bool) -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    packet, write = WRITES_OF_PARTS[name]
+
+    @Own.table.implements(packet)
+    def answer(func: Any, *args: Any, **kwargs: Any) -> Any:
+        if not anew:
+            return Own.run_without_handler(func, *args, **kwargs)
+        func(args[0].elem, *args[1:], **kwargs)
+        return args[0]
+
+    def run(wrap: Callable[[torch.Tensor], Any]) -> list[Any]:
+        leaf = wrap(torch.tensor([[2.0, -3.0], [-4.0, 5.0]])).requires_grad_()
+        x = leaf * 1
+        part = PLACES[place](x)
+        write(part)
+        (x * x).sum().backward()
+        return [_plain(leaf.grad), x._version, part._version]
+
+    assert run(Own) == run(torch.clone)
+
+
+# ── what may be written before the backward ─────────────────────────────────────────────────────
+
+
+def test_residual_of_a_dropout_may_be_added_in_place() -> None:
+    class Drops(WrapperTensor):
+        elem: torch.Tensor
+
+    @Drops.table.implements(aten.dropout.default)
+    def dropout(input: Any, p: Any, train: Any) -> Any:
+        return Drops(F.dropout(input.elem, p, train))
+
+    leaf: Any = Drops(torch.ones(4, 4)).requires_grad_()
+    x = leaf * 1
+    x += F.dropout(x, 0.5)
+    x.sum().backward()
+    assert torch.equal(leaf.grad.elem, x.elem)
+
+
+@pytest.mark.slow
+def test_residual_may_be_added_in_a_compiled_function_of_dynamic_sizes() -> None:
+    torch._dynamo.reset()
+
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.linear.default)
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+        return Own(F.linear(input.elem, weight.elem))
+
+    def residual(x: Any, weight: Any) -> Any:
+        x = x * 1
+        x += F.linear(x, weight)
+        return x * 2
+
+    compiled = torch.compile(residual, backend="aot_eager")
+    for size in (4, 5, 7):
+        leaf: Any = Own(torch.ones(size, 4)).requires_grad_()
+        compiled(leaf, Own(torch.ones(4, 4))).sum().backward()
+        assert torch.equal(leaf.grad.elem, torch.full((size, 4), 10.0))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # its own call
+def test_wrappers_from_outside_of_a_transform_get_the_parts() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.linear.default)
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+        return Own(F.linear(input.elem, weight.elem))
+
+    weight, x = Own(torch.ones(2, 3), requires_grad=True), Own(torch.ones(4, 3))
+
+    def call(scale: Any) -> Any:
+        return (F.linear(x, weight) * scale).sum()
+
+    assert torch.func.grad(call)(torch.tensor(2.0)).detach() == 24
+    assert bool((torch.vmap(call)(torch.ones(3)).detach() == 24).all())
+    assert torch.func.jvp(call, (torch.tensor(2.0),), (torch.tensor(1.0),))[1].detach() == 24

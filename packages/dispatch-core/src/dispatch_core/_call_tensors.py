@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from dispatch_core import _torch_private as private
 
-__all__ = ["SymbolicSizeError", "fill", "fill_without_data", "walk", "without_data"]
+__all__ = [
+    "SymbolicSizeError",
+    "fill",
+    "fill_without_data",
+    "look_of_call",
+    "walk",
+    "with_examples",
+    "without_data",
+]
 
 Tensor = torch.Tensor
 
@@ -67,19 +75,63 @@ class SymbolicSizeError(Exception):
     """Looking at a symbolic size would settle it."""
 
 
-def without_data(tensor: Tensor) -> Tensor:
+def with_examples(value: Any) -> Any:
+    """Put an example in the place of each symbolic number.
+
+    Raises: SymbolicSizeError where one has none.
+    """
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        example = private.example_of(value)
+        if example is None:
+            raise SymbolicSizeError
+        return example
+    if isinstance(value, list | tuple):
+        items = [with_examples(item) for item in value]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, dict):
+        return {key: with_examples(item) for key, item in value.items()}
+    return value
+
+
+def without_data(tensor: Tensor, *, by_example: bool = False) -> Tensor:
     """Make a tensor that looks like another one, on the device that has no memory.
 
-    Raises: SymbolicSizeError; RuntimeError for a tensor without strides.
+    Raises: SymbolicSizeError, unless an example of the sizes will do, and there is one;
+    RuntimeError for a tensor without strides.
     """
-    if any(type(size) is not int for size in (*tensor.size(), *tensor.stride())):
+    size, stride = tuple(tensor.size()), tuple(tensor.stride())
+    if by_example:
+        size, stride = with_examples(size), with_examples(stride)
+    elif any(type(number) is not int for number in (*size, *stride)):
         raise SymbolicSizeError
     with private.disable_dispatch():
-        made = torch.empty_strided(
-            tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta"
-        )
+        made = torch.empty_strided(size, stride, dtype=tensor.dtype, device="meta")
         if tensor.is_conj():
             made = made.conj()
         if tensor.is_neg():
             made = torch._neg_view(made)
         return made.detach().requires_grad_(tensor.requires_grad)
+
+
+def look_of_call(op: Any, template: Any, tensors: Sequence[Tensor]) -> Any:
+    """Describe a call by all but its tensors' values, as a key of a dict.
+
+    Raises: SymbolicSizeError where a symbolic size has no example. What cannot be compared makes
+    a key that raises a TypeError where it is looked up.
+    """
+    return op, _frozen(template), tuple(map(_look, tensors))
+
+
+def _look(tensor: Tensor) -> tuple[Any, ...]:
+    strided = tensor.layout is torch.strided
+    sizes = with_examples((*tensor.size(), *tensor.stride()) if strided else (*tensor.size(),))
+    bits = tensor.is_conj(), tensor.is_neg()
+    return (*sizes, tensor.layout, tensor.dtype, tensor.requires_grad, bits)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return (type(value), *map(_frozen, value))
+    if isinstance(value, dict):
+        return tuple((key, _frozen(item)) for key, item in value.items())
+    return type(value), value

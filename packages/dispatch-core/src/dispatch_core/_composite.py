@@ -188,6 +188,7 @@ def _stops(op: Any) -> Callable[[Any], bool]:
     def stops(keys: Any) -> bool:
         return (
             private.is_functorch_call(keys)
+            or private.in_functorch_transform()  # of which an argument need not be part
             or (not views and private.resolves_bits_first(keys))
             or private.jit_is_tracing()  # which can write down no node of ours
             or any(private.key_is_set(keys, name) for name in autocast)  # which calls again

@@ -7,14 +7,22 @@ So the parts run once on tensors without data, with somebody who follows what ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._call_tensors import fill_without_data, walk, without_data
+from dispatch_core._call_tensors import (
+    SymbolicSizeError,
+    fill_without_data,
+    look_of_call,
+    walk,
+    with_examples,
+    without_data,
+)
 from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
 
@@ -38,66 +46,84 @@ _known: dict[Any, GradientNeeds] = {}
 _MOST_KNOWN = 4096
 
 
-def gradient_needs(op: Any, template: Any, tensors: Sequence[Tensor], state: Any) -> GradientNeeds:
+def gradient_needs(
+    op: Any, template: Any, tensors: Sequence[Tensor], written: Sequence[int], state: Any
+) -> GradientNeeds:
     """Find what the gradient of a call needs, by running its parts without data.
 
-    `template` is the call's (args, kwargs) with holes for `tensors`; `state` is what else the
-    parts depend on.
+    `template` is the call's (args, kwargs) with holes for `tensors`, of which it writes those at
+    the positions `written`; `state` is what else the parts depend on. Of symbolic sizes one
+    example each is looked at, which settles nothing.
     """
+    all_of_them = GradientNeeds(frozenset(range(len(tensors))), None)
     try:
-        key = op, state, _frozen(template), tuple(map(_look, tensors))
+        template = with_examples(template)
+        key = state, look_of_call(op, template, tensors)
         known = _known.get(key)
-    except TypeError:  # something that cannot be compared is an argument
-        return GradientNeeds(frozenset(range(len(tensors))), None)
+    except (TypeError, SymbolicSizeError):  # also: something that cannot be compared
+        return all_of_them
     if known is None:
-        known = _find(op, template, tensors)
+        known = _find(op, template, tensors, written) or all_of_them
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         _known[key] = known
     return known
 
 
-def _look(tensor: Tensor) -> tuple[Any, ...]:
-    sizes = (*tensor.size(), *tensor.stride()) if tensor.layout is torch.strided else ()
-    if any(type(size) is not int for size in sizes):
-        raise TypeError("a symbolic size")
-    bits = tensor.is_conj(), tensor.is_neg()
-    return (*sizes, tensor.layout, tensor.dtype, tensor.requires_grad, bits)
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return (type(value), *map(_frozen, value))
-    if isinstance(value, dict):
-        return tuple((key, _frozen(item)) for key, item in value.items())
-    return type(value), value
-
-
-def _find(op: Any, template: Any, tensors: Sequence[Tensor]) -> GradientNeeds:
+def _find(
+    op: Any, template: Any, tensors: Sequence[Tensor], written: Sequence[int]
+) -> GradientNeeds | None:
     parts: Any = private.composite_kernel(op)
     saved: list[Tensor] = []
+    results: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
         saved.append(tensor)
         return tensor
 
     try:
-        stand_ins = [without_data(tensor) for tensor in tensors]
+        stand_ins = [without_data(tensor, by_example=True) for tensor in tensors]
         follow = _Follow(stand_ins)
         devices = {tensor.device for tensor in tensors}
-        args, kwargs = fill_without_data(template, list(stand_ins), devices)
         with (
             nothing_kept(),
             torch.enable_grad(),
             torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+            _nothing_drawn(),
             follow,
         ):
-            results: list[Tensor] = []
+            # A leaf must not be written to.
+            given = [t.clone() if at in written else t for at, t in enumerate(stand_ins)]
+            args, kwargs = fill_without_data(template, given, devices)
             walk(parts(*args, **kwargs), results.append)
         values: frozenset[int] = frozenset().union(*map(follow.made_from, saved))
     except Exception:  # two devices, data that decides, sizes that are symbols
-        return GradientNeeds(frozenset(range(len(tensors))), None)
+        return None
     return GradientNeeds(values, tuple(result.requires_grad for result in results))
+
+
+@contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Leave the generator as it is, from which parts may draw that make tensors of their own."""
+    with private.disable_dispatch():
+        state = torch.default_generator.get_state()
+    try:
+        yield
+    finally:
+        with private.disable_dispatch():
+            torch.default_generator.set_state(state)
+
+
+# What of an operator's results depends on the values of which arguments, where that is not all.
+_OF_FIRST = "native_group_norm native_layer_norm native_batch_norm _native_batch_norm_legit"
+_FROM: dict[str, tuple[tuple[int, ...], ...]] = {
+    "native_dropout": ((0,), ()),
+    **dict.fromkeys(_OF_FIRST.split(), ((0, 1, 2, 3, 4), (0,), (0,))),
+}
+
+
+def _depends_on_no_value(name: str) -> bool:
+    return name.endswith("_like") or name.startswith("new_")
 
 
 class _Follow(QuietMode):
@@ -124,13 +150,26 @@ class _Follow(QuietMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        kwargs = kwargs or {}
         with private.disable_dispatch():
-            result = func(*args, **(kwargs or {}))
-        given: list[Tensor] = []
-        walk((list(args), dict(kwargs or {})), given.append)
-        sources = frozenset().union(*map(self.made_from, given))
-        walk((result, given if func._schema.is_mutable else ()), self._noting(sources))
+            result = func(*args, **kwargs)
+        namespace, _, name = func._schema.name.partition("::")
+        made: list[Tensor] = []
+        walk(result, made.append)
+        if namespace == "aten" and _depends_on_no_value(name):
+            self._note(made[0], frozenset())
+        elif namespace == "aten" and name in _FROM and len(made) == len(_FROM[name]):
+            for tensor, positions in zip(made, _FROM[name], strict=True):
+                self._note(tensor, self._all_sources([args[p] for p in positions if p < len(args)]))
+        else:
+            sources = self._all_sources((args, kwargs))
+            walk((made, (args, kwargs) if func._schema.is_mutable else ()), self._noting(sources))
         return result
+
+    def _all_sources(self, values: Any) -> frozenset[int]:
+        given: list[Tensor] = []
+        walk(values, given.append)
+        return frozenset().union(*map(self.made_from, given))
 
     def _noting(self, sources: frozenset[int]) -> Callable[[Tensor], None]:
         return lambda tensor: self._note(tensor, sources)

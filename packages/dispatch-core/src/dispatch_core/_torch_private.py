@@ -44,6 +44,7 @@ __all__ = [
     "disabled_torch_dispatch",
     "dispatch_keys",
     "dispatched_overloads",
+    "example_of",
     "fast_call",
     "forward_gradients_are_on",
     "has_kernel",
@@ -52,10 +53,12 @@ __all__ = [
     "higher_order_arguments",
     "higher_order_operators",
     "higher_order_rules",
+    "in_functorch_transform",
     "increment_version",
     "innermost_mode",
     "is_alias_of",
     "is_functorch_call",
+    "is_made_since",
     "jit_is_tracing",
     "key_is_set",
     "live_defaults",
@@ -66,6 +69,7 @@ __all__ = [
     "mode_kind",
     "mode_stack",
     "mode_stack_size",
+    "nodes_made",
     "numbers_as_tensors",
     "overload_name",
     "overload_of",
@@ -519,6 +523,35 @@ def has_tangent(tensor: torch.Tensor) -> bool:
 
 jit_is_tracing: Callable[[], bool] = look_up(torch._C, "_is_tracing")
 """Say whether torch.jit.trace is writing down what runs."""
+
+
+_transform: Callable[[], object] = look_up(
+    look_up(torch._C, "_functorch"), "peek_interpreter_stack"
+)
+
+
+def in_functorch_transform() -> bool:
+    """Say whether vmap, torch.func.grad or another transform of torch.func is on."""
+    return _transform() is not None
+
+
+_next_node: Callable[[], int] = look_up(torch.autograd, "_get_sequence_nr")
+
+
+def nodes_made() -> int:
+    """Count the nodes of autograd that this thread has made, by which later ones are known."""
+    return _next_node()
+
+
+def is_made_since(node: Any, count: int) -> bool:
+    """Say whether a node of autograd is later than a count of nodes."""
+    number: int = node._sequence_nr()
+    return count <= number < 2**63  # that of a leaf is above
+
+
+def example_of(number: Any) -> Any:
+    """Give the number that a symbolic one stood for when it was traced, or None."""
+    return getattr(number.node, "hint", None)
 
 
 def is_functorch_call(keys: Any) -> bool:

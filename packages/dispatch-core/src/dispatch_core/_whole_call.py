@@ -91,10 +91,11 @@ class WholeCall:
             return self._run_writing(hand_to_python)
         if self.needs_gradient:
             self._random.save()
-        result = self._hand_over(hand_to_python)
+        before = private.nodes_made()
+        result = hand_to_python(self.op, self._args, self._kwargs)
         flat: list[Tensor] = []
         self._result_template = walk(result, flat.append)
-        if self.needs_gradient and self._is_recorded(flat):
+        if self.needs_gradient and self._is_recorded(flat, before):
             return result
         views = as_views(self.op, self._template, self.tensors, flat)
         if views is not None:
@@ -102,12 +103,17 @@ class WholeCall:
         if not self.needs_gradient:
             return result
         self._flat_result = flat
-        return self._as_node(hand_to_python)
+        return self._as_node()
 
-    def _is_recorded(self, results: Sequence[Tensor]) -> bool:
-        """Say whether autograd has seen to the results, as where a handler ran the parts."""
+    def _is_recorded(self, results: Sequence[Tensor], before: int) -> bool:
+        """Say whether autograd has seen to the results, as where a handler ran the parts.
+
+        `before` counts the nodes before that; a handler may also give what it had.
+        """
         recorded = [
-            result.grad_fn is not None and not any(result is tensor for tensor in self.tensors)
+            result.grad_fn is not None
+            and private.is_made_since(result.grad_fn, before)
+            and not any(result is tensor for tensor in self.tensors)
             for result in results
         ]
         if not any(recorded):
@@ -121,48 +127,51 @@ class WholeCall:
         if self._needs is None:
             self._autocast = Autocast(self.tensors)
             state = self._autocast.settings
-            self._needs = gradient_needs(self.op, self._template, self.tensors, state)
+            self._needs = gradient_needs(
+                self.op, self._template, self.tensors, self._written, state
+            )
         return self._needs
 
     def _run_writing(self, hand_to_python: Run) -> Any:
         if self.needs_gradient:
             # The values before the call are for the parts that run in the backward.
+            needed = self._find_needs().values
             self._before = {
                 position: tensor.clone()
                 for position, tensor in enumerate(self.tensors)
-                if any(shares_memory(tensor, self.tensors[at]) for at in self._written)
+                if position in needed
+                and any(shares_memory(tensor, self.tensors[at]) for at in self._written)
             }
-            return self._as_node(hand_to_python)
-        result = self._hand_over(hand_to_python)
-        # The parts would have counted these writes.
-        changed = [t for t in (self.tensors[i] for i in self._written) if not t.is_inference()]
-        if changed:
-            private.increment_version(changed)
-        return result
-
-    def _hand_over(self, hand_to_python: Run) -> Any:
+            self._random.save()
         written = [self.tensors[position] for position in self._written]
         versions = [(each, each._version) for each in written if not each.is_inference()]
+        histories = [each.grad_fn for each in written] if self.needs_gradient else []
         result = hand_to_python(self.op, self._args, self._kwargs)
+        if self.needs_gradient and any(
+            each.grad_fn is not history for each, history in zip(written, histories, strict=True)
+        ):
+            return result  # by parts that a handler ran
         for tensor, version in versions:
             if tensor._version != version:  # counted by parts that a handler ran, and once more
                 private.set_version(tensor, version)
+        if self.needs_gradient:
+            self._flat_result = []
+            self._result_template = walk(result, self._flat_result.append)
+            return self._as_node()
+        # The parts would have counted these writes.
+        if versions:
+            private.increment_version([tensor for tensor, _ in versions])
         return result
 
-    def _as_node(self, hand_to_python: Run) -> Any:
+    def _as_node(self) -> Any:
         apply: Any = _Node.apply
-        flat = apply(self, hand_to_python, torch.is_grad_enabled(), *self.tensors)
+        flat = apply(self, *self.tensors)
         return fill(self._result_template, list(flat))
 
-    def forward(self, ctx: Any, hand_to_python: Run, grad_enabled: bool) -> tuple[Any, ...]:
-        """Keep what the gradient needs, and run the operator if it has not run yet."""
+    def forward(self, ctx: Any) -> tuple[Any, ...]:
+        """Keep what the gradient needs, and give what the operator has given."""
         self._save(ctx)
-        flat = self._flat_result
-        if flat is None:
-            self._random.save()
-            flat = []
-            with torch.set_grad_enabled(grad_enabled):  # as handlers would find it without
-                self._result_template = walk(self._hand_over(hand_to_python), flat.append)
+        flat = self._flat_result or []
         if self._written:
             written = [self.tensors[position] for position in self._written]
             ctx.mark_dirty(*written)
@@ -190,7 +199,7 @@ class WholeCall:
         }
         needed = self._find_needs().values
         for position, tensor in enumerate(self.tensors):
-            if position not in (*needed, *self._before, *self._written, *beside):
+            if position not in (*needed, *beside):
                 plain = type(tensor) in _PLAIN and not private.has_python_key(tensor)
                 beside[position] = LikePlain(tensor) if plain else tensor.detach()
         for position in beside:
@@ -216,7 +225,7 @@ class WholeCall:
     def backward(self, ctx: Any, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Run the operator's parts and differentiate them."""
         tensors = list(ctx.saved_tensors)
-        wanted = ctx.needs_input_grad[3:]
+        wanted = ctx.needs_input_grad[1:]
         again = torch.is_grad_enabled()
         for position, look in ctx.beside.items():
             tensors[position] = look.make() if isinstance(look, LikePlain) else look
@@ -262,14 +271,14 @@ class _Node(torch.autograd.Function):
     """The autograd node of an operator that was kept whole."""
 
     @staticmethod
-    def forward(ctx: Any, call: WholeCall, hand: Run, grad_enabled: bool, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, call: WholeCall, *tensors: Tensor) -> Any:
         ctx.set_materialize_grads(False)
         ctx.call = call
-        return call.forward(ctx, hand, grad_enabled)
+        return call.forward(ctx)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return (None, None, None, *ctx.call.backward(ctx, gradients))
+        return (None, *ctx.call.backward(ctx, gradients))
 
 
 class _RandomState:

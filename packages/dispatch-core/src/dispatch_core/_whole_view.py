@@ -10,13 +10,21 @@ computes anything is none of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from dispatch_core import _torch_private as private
-from dispatch_core._call_tensors import fill, fill_without_data, walk, without_data
+from dispatch_core._call_tensors import (
+    SymbolicSizeError,
+    fill,
+    fill_without_data,
+    look_of_call,
+    walk,
+    without_data,
+)
 from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
 from dispatch_core._no_dispatch import is_memoryless
@@ -28,8 +36,9 @@ Parts = Callable[..., Any]
 Origin = tuple[int, int]  # a part and which of its results; or _ARGUMENT and which of the tensors
 _ARGUMENT = -1
 
-# Operators whose schema says nothing of views, and that were seen to compute something.
+# Calls of operators whose schema says nothing of views, that were seen to compute something.
 _computing: set[Any] = set()
+_MOST_COMPUTING = 4096
 
 
 class _NoViews(Exception):
@@ -44,7 +53,7 @@ def as_views(
     `template` is the call's (args, kwargs) with holes for `tensors`. None means that they are
     none: the operator computes, or a handler answered with something else than its parts give.
     """
-    if not results or not _may_share(op, tensors, results):
+    if not results or not _may_share(op, template, tensors, results):
         return None
     parts: Any = private.composite_kernel(op)
     plan = _make_plan(op, parts, template, tensors)
@@ -67,15 +76,34 @@ def shares_memory(one: Tensor, other: Tensor) -> bool:
         return False
 
 
-def _may_share(op: Any, tensors: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
-    if any(
-        shares_memory(result, tensor) or _has_data_of(result, tensor)
-        for result in results
-        for tensor in tensors
-    ):
+def _may_share(
+    op: Any, template: Any, tensors: Sequence[Tensor], results: Sequence[Tensor]
+) -> bool:
+    pairs = [(result, tensor) for result in results for tensor in tensors]
+    if any(shares_memory(*pair) or _has_data_of(*pair) for pair in pairs):
         return True
-    # The memory of wrappers is elsewhere.
-    return op not in _computing and any(map(_is_wrapper, tensors))
+    if not any(map(_is_wrapper, tensors)):
+        return False
+    if _says_views(op):
+        return True
+    # The memory of wrappers is elsewhere; some classes know where.
+    if not any(map(_may_share_elsewhere, *zip(*pairs, strict=True))):
+        return False
+    try:
+        return look_of_call(op, template, tensors) not in _computing
+    except (TypeError, SymbolicSizeError):
+        return True
+
+
+def _says_views(op: Any) -> bool:
+    return any(value.alias_info for value in op._schema.returns)
+
+
+def _may_share_elsewhere(result: Tensor, tensor: Tensor) -> bool:
+    shares = getattr(type(result), "_shares_inner_tensors", None)
+    if shares is not None:
+        return bool(shares(result, tensor))
+    return _is_wrapper(tensor) and not hasattr(type(tensor), "_shares_inner_tensors")
 
 
 def _has_data_of(result: Tensor, tensor: Tensor) -> bool:
@@ -163,8 +191,8 @@ def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) 
         with nothing_kept(), watch:
             walk(parts(*args, **kwargs), results.append)
     except Exception:  # also: two devices, data that decides
-        if not any(value.alias_info for value in op._schema.returns):
-            _computing.add(op)
+        if not _says_views(op):
+            _note_computing(op, template, tensors)
         return None
     places: dict[int, Origin] = {id(tensor): (_ARGUMENT, at) for at, tensor in enumerate(given)}
     for index, part in enumerate(watch.parts):
@@ -173,6 +201,13 @@ def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) 
     if not all(id(result) in places for result in results):
         return None
     return _Plan(watch.parts, [places[id(result)] for result in results], bool(stand_ins))
+
+
+def _note_computing(op: Any, template: Any, tensors: Sequence[Tensor]) -> None:
+    if len(_computing) >= _MOST_COMPUTING:
+        _computing.clear()
+    with suppress(TypeError, SymbolicSizeError):  # something that cannot be compared
+        _computing.add(look_of_call(op, template, tensors))
 
 
 class _Watch(QuietMode):
@@ -194,10 +229,12 @@ class _Watch(QuietMode):
         if parts is not None:  # as under inference mode
             with private.state_of_caller(), self:
                 return parts(*args, **(kwargs or {}))
-        with private.disable_dispatch():
-            result = func(*args, **(kwargs or {}))
         given: list[Tensor] = []
         walk((list(args), dict(kwargs or {})), given.append)
+        if not given:  # which may draw random numbers
+            raise _NoViews
+        with private.disable_dispatch():
+            result = func(*args, **(kwargs or {}))
         made: list[Tensor] = []
         template = walk(result, made.append)
         if not all(any(shares_memory(value, tensor) for tensor in given) for value in made):

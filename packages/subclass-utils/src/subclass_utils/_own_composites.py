@@ -33,7 +33,7 @@ from subclass_utils._torch_private import (
     share_storage,
 )
 
-__all__ = ["follow_tables", "has_data_of", "take_whole"]
+__all__ = ["follow_tables", "has_data_of", "shares_inner_tensors", "take_whole"]
 
 _lock = threading.RLock()
 _kept: list[Any] = []  # the library by which other operators pass the key by
@@ -132,6 +132,30 @@ def has_data_of(one: Any, other: Any) -> bool:
         and _look(one) == _look(other)
         and all(_is_equal(getattr(one, n), getattr(other, n)) for n in cls.metadata)
     )
+
+
+def shares_inner_tensors(one: Any, other: Any) -> bool:
+    """Say whether a wrapper and another tensor have an inner tensor, or its memory, in common."""
+    mine, theirs = [*_innermost(one)], [*_innermost(other)]
+    return any(a is b or _is_alias(a, b) for a in mine for b in theirs)
+
+
+def _innermost(tensor: Any) -> Iterator[Any]:
+    names = getattr(type(tensor), "inner_tensors", None)
+    if names is None:
+        yield tensor
+        return
+    for name in names:
+        inner = getattr(tensor, name)
+        if isinstance(inner, torch.Tensor):
+            yield from _innermost(inner)
+
+
+def _is_alias(one: Any, other: Any) -> bool:
+    try:
+        return is_alias_of(one, other)
+    except RuntimeError:  # some layouts have no storage
+        return False
 
 
 def _is_same(one: Any, other: Any) -> bool:
