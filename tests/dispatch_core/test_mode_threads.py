@@ -297,3 +297,25 @@ def test_thread_that_outlives_the_mode() -> None:
     go_on.set()
     thread.join()
     assert names(recorder) == ["aten::ones"]
+
+
+def test_modes_that_threads_leave_in_any_order_are_not_counted_as_open() -> None:
+    def is_open() -> bool:
+        flag: bool = torch.utils._python_dispatch.is_in_torch_dispatch_mode()
+        return flag
+
+    assert not is_open()
+    inside, left = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with DispatchMode():
+            inside.set()
+            left.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        with DispatchMode():
+            running = pool.submit(work)
+            assert inside.wait(10)
+        left.set()
+        running.result()
+    assert not is_open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -128,12 +129,44 @@ class DispatchMode(TorchDispatchMode):
         own = self.__dict__.get("__torch_dispatch__")
         if own is not None and not _is_marked(own):
             self.__dict__["__torch_dispatch__"] = _honest_of_instance(own, self)
+        _flags.note_entered()
         return super().__enter__()  # type: ignore[no-untyped-call,no-any-return]
 
     @private.skip_in_dynamo
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
         with brought_to_top(self):
             super().__exit__(exc_type, exc_val, exc_tb)  # type: ignore[no-untyped-call]
+        _flags.note_left()
+
+
+class _Flags:
+    """Torch's flags of open modes, as they were before any of ours was open.
+
+    A mode that is left sets them to what it found, which where several threads have modes open is
+    what another one set, and no function would be compiled from then on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = 0
+        self._before: tuple[bool, ...] = ()
+
+    def note_entered(self) -> None:
+        """Note that a mode is about to be entered."""
+        with self._lock:
+            if not self._open:
+                self._before = private.mode_flags()
+            self._open += 1
+
+    def note_left(self) -> None:
+        """Put the flags back when the last mode has been left."""
+        with self._lock:
+            self._open -= 1
+            if not self._open:
+                private.set_mode_flags(self._before)
+
+
+_flags = _Flags()
 
 
 def _check_table(table: object, what: str) -> None:

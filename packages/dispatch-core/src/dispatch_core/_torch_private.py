@@ -66,6 +66,7 @@ __all__ = [
     "live_schema",
     "may_be_written_through",
     "may_set_bits",
+    "mode_flags",
     "mode_kind",
     "mode_stack",
     "mode_stack_size",
@@ -81,6 +82,7 @@ __all__ = [
     "script_namespaces",
     "set_conjugate_bit",
     "set_higher_order_rules",
+    "set_mode_flags",
     "set_negative_bit",
     "set_version",
     "sets_bits",
@@ -399,6 +401,32 @@ def pop_mode(mode: TorchDispatchMode | None = None) -> TorchDispatchMode:
 def mode_kind(mode: TorchDispatchMode) -> Any:
     """Give which of torch's own kinds a mode is, of which one may be open; None for the others."""
     return getattr(mode, "_mode_key", None)
+
+
+_modes: Any = look_up(torch.utils, "_python_dispatch")
+_MODE_FLAGS = tuple(
+    name
+    for name in (
+        "_is_in_torch_dispatch_mode",
+        "_is_in_non_infra_torch_dispatch_mode",
+        "_is_in_any_mode_without_ignore_compile_internals",
+    )
+    if hasattr(_modes, name)
+)
+
+
+def mode_flags() -> tuple[bool, ...]:
+    """Give what torch keeps, for all threads together, of whether modes are open."""
+    return tuple([getattr(_modes, name) for name in _MODE_FLAGS])
+
+
+def set_mode_flags(flags: Sequence[bool]) -> None:
+    """Put these flags back."""
+    for name, flag in zip(_MODE_FLAGS, flags, strict=True):
+        setattr(_modes, name, flag)
+    tell = getattr(_modes, "set_is_in_mode_without_ignore_compile_internals", None)
+    if tell is not None and len(flags) == len(_MODE_FLAGS) == 3:
+        tell(flags[2])
 
 
 def innermost_mode() -> TorchDispatchMode | None:
