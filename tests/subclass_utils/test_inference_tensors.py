@@ -15,6 +15,16 @@ from tests.subclass_utils.wrappers import Halves, Measured, Requantised, Requant
 aten = torch.ops.aten
 
 
+class OwnNew(WrapperTensor):
+    """Transparent; says its outside itself."""
+
+    elem: torch.Tensor
+
+    @staticmethod
+    def __new__(cls: Any, elem: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, elem.size(), dtype=elem.dtype)
+
+
 class TransparentInParts(WrapperTensor):
     """Transparent, with a handler for a view, and one for a write of a list."""
 
@@ -165,3 +175,46 @@ def test_module_of_views_of_an_inference_tensor_gives_its_state() -> None:
     module = torch.nn.ParameterList([torch.nn.Parameter(whole.t(), requires_grad=False)])
     state = module.state_dict()
     assert torch.allclose(state["0"].to_plain(), torch.arange(6.0).view(2, 3).t(), atol=0.01)
+
+
+@pytest.mark.parametrize("cls", [Halves, Requantised, OwnNew])
+@pytest.mark.parametrize("inside", [False, True])
+def test_wrapper_made_in_the_mode_is_an_inference_tensor_of_one_alone(
+    cls: Any, inside: bool
+) -> None:
+    parts = [torch.ones(3) for _ in cls.inner_tensors]
+    with torch.inference_mode():
+        x = cls(*[part.clone() for part in parts] if inside else parts)
+    assert x.is_inference() is inside
+    if not inside:
+        y = torch.ones(3, requires_grad=True)
+        (x * y).sum().backward()
+        assert y.grad is not None
+        assert x.requires_grad_().requires_grad
+
+
+class Signed(Requantised):
+    """Its negative has the same inner tensors."""
+
+    metadata = ("factor",)
+    factor: int = 1
+
+    @staticmethod
+    def __new__(cls: Any, numbers: torch.Tensor, scale: torch.Tensor, factor: int = 1) -> Any:
+        return Requantised.__new__(cls, numbers, scale)
+
+    def to_plain(self) -> torch.Tensor:
+        return super().to_plain() * self.factor
+
+
+@Signed.table.implements(torch.ops.aten.neg.default)
+def _neg_sign(self: Any) -> Any:
+    return Signed(self.numbers, self.scale, -self.factor)
+
+
+def test_result_of_a_handler_in_the_mode_is_an_inference_tensor_as_the_plain_one_is() -> None:
+    x = Signed.from_plain(torch.ones(2))
+    with torch.inference_mode():
+        y = -x
+    assert y.is_inference()
+    assert not (-x).is_inference()

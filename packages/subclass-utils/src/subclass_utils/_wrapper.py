@@ -40,8 +40,10 @@ from subclass_utils._roles import each_in
 from subclass_utils._shared_data import connect, make_from_plain, reclaim, root_of
 from subclass_utils._torch_private import (
     count_modes,
+    inference_mode,
     is_zero_tensor,
     no_torch_function,
+    outside_of_handlers,
     skip_in_dynamo,
     with_memory,
     without_modes,
@@ -52,12 +54,24 @@ __all__ = ["WrapperTensor"]
 
 _data = torch.Tensor.data
 _is_tracing = torch.compiler.is_dynamo_compiling
+_is_inference_mode = torch.is_inference_mode_enabled
+
+
+def _is_from_outside(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Say whether there is no inference tensor, and so no wrapper of one; handlers say nothing."""
+    if not outside_of_handlers():
+        return False
+    tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+    return bool(tensors) and not any(each.is_inference() for each in tensors)
 
 
 class _WrapperMeta(torch._C._TensorMeta):
     """Checks an object when it has been made, and keeps a class's table and plans together."""
 
     def __call__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if cls._makes_outside and _is_inference_mode() and _is_from_outside(args, kwargs):
+            with inference_mode(False):
+                return cls(*args, **kwargs)
         wrapper = cls.__new__(cls, *args, **kwargs)
         if wrapper.__class__ is not cls or (
             cls._makes_outside and keys_of(cls, wrapper.dtype) is not None
