@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,111 @@ def maps(x: torch.Tensor, objects: Any) -> Any:
     return follow(x, next(map(set, [objects])))
 
 
+def keeps_keys(x: torch.Tensor, objects: Any) -> Any:
+    keys = dict.fromkeys(objects).keys()
+    return follow(x, keys & keys)
+
+
+def takes_keys_into_its_own(x: torch.Tensor, objects: Any) -> Any:
+    keys: Any = dict.fromkeys(objects).keys()
+    keys &= keys
+    return follow(x, keys)
+
+
+def takes_apart_keys(x: torch.Tensor, objects: Any) -> Any:
+    keys = dict.fromkeys(objects).keys()
+    first, *others = keys ^ []
+    return follow(x, [first, *others])
+
+
+def keeps_items(x: torch.Tensor, objects: Any) -> Any:
+    items = dict.fromkeys(objects).items()
+    return follow(x, [one for one, _ in items - set()])
+
+
+def joins_numbers_and_keys(x: torch.Tensor, objects: Any) -> Any:
+    keys = dict.fromkeys(objects).keys()
+    return follow(x, [one for one in {1, 2} | keys if one not in (1, 2)])
+
+
+def keys_of(objects: Any) -> Any:
+    return dict.fromkeys(objects).keys()
+
+
+def is_given_keys(x: torch.Tensor, objects: Any) -> Any:
+    keys = keys_of(objects)
+    return follow(x, keys | [objects[0]])
+
+
+def both(one: Any, other: Any) -> Any:
+    return one & other
+
+
+def hands_keys_on(x: torch.Tensor, objects: Any) -> Any:
+    found = dict.fromkeys(objects)
+    return follow(x, both(found.keys(), found.keys()))
+
+
+def names_an_operator(x: torch.Tensor, objects: Any) -> Any:
+    return follow(x, keys_of(objects).__and__(objects))
+
+
+def calls_an_operator(x: torch.Tensor, objects: Any) -> Any:
+    keys = keys_of(objects)
+    return follow(x, operator.and_(keys, keys))
+
+
+def asks_for_keys_by_name(x: torch.Tensor, objects: Any) -> Any:
+    keys = getattr(dict.fromkeys(objects), "keys")()  # noqa: B009  # what is tested
+    return follow(x, keys - [])
+
+
+def fills_after_asking_for_keys(x: torch.Tensor, objects: Any) -> Any:
+    found: dict[Any, None] = {}
+    keys: Any = found.keys()
+    for one in objects:
+        found[one] = None
+    joined = keys | keys
+    found.clear()
+    return follow(x, joined)
+
+
+def takes_the_class_of_a_set(x: torch.Tensor, objects: Any) -> Any:
+    return follow(x, ({1, 2}.__class__)(objects))
+
+
+def keeps_the_class_of_a_set(x: torch.Tensor, objects: Any) -> Any:
+    made = type({1, 2})
+    return follow(x, made(objects))
+
+
+def takes_the_class_of_a_frozen_set(x: torch.Tensor, objects: Any) -> Any:
+    return follow(x, type(frozenset())(objects))
+
+
+FEW = [{1, 2}]
+
+
+def keeps_a_method(x: torch.Tensor, objects: Any) -> Any:
+    union = FEW[0].union
+    return follow(x, [one for one in union(objects) if one not in (1, 2)])
+
+
+def takes_the_class_of_what_it_reads(x: torch.Tensor, objects: Any) -> Any:
+    return follow(x, type(FEW[0])(objects))
+
+
+def grow(found: Any, one: Any) -> None:
+    found |= {one}
+
+
+def goes_through_what_others_join(x: torch.Tensor, objects: Any) -> Any:
+    found: Any = {1}
+    for one in objects:
+        grow(found, one)
+    return follow(x, [one for one in found if one != 1])
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -103,6 +209,23 @@ def maps(x: torch.Tensor, objects: Any) -> Any:
         takes_one,
         sorts,
         maps,
+        keeps_keys,
+        takes_keys_into_its_own,
+        takes_apart_keys,
+        keeps_items,
+        joins_numbers_and_keys,
+        is_given_keys,
+        hands_keys_on,
+        names_an_operator,
+        calls_an_operator,
+        asks_for_keys_by_name,
+        fills_after_asking_for_keys,
+        takes_the_class_of_a_set,
+        keeps_the_class_of_a_set,
+        takes_the_class_of_a_frozen_set,
+        keeps_a_method,
+        takes_the_class_of_what_it_reads,
+        goes_through_what_others_join,
     ],
 )
 def test_order_of_a_set_of_objects_that_the_call_makes(function: Callable[..., Any]) -> None:
@@ -145,9 +268,30 @@ def finds_another_order(x: torch.Tensor, objects: Any) -> Any:
     return follow(x, dict.fromkeys(objects))
 
 
+def uses_operators_of_tensors(x: torch.Tensor, objects: Any) -> Any:
+    found = dict.fromkeys(objects, x)
+    for one, gain in found.items():
+        x = x - gain * one.gain
+    for _, gain in {"a": x}.items():
+        x = x - gain + len(found.keys())
+    return ((x > 0) & (x < 9) | (x == 3) ^ (x > 1)) * len(joined({"b": x}, x))
+
+
+def joined(named: dict[str, torch.Tensor], x: torch.Tensor) -> Any:
+    names = named.keys()
+    return sorted(names | {str((x - x).dim())})
+
+
 @pytest.mark.parametrize(
     "function",
-    [asks_for_members, compares, asks_for_numbers, asks_for_classes, finds_another_order],
+    [
+        asks_for_members,
+        compares,
+        asks_for_numbers,
+        asks_for_classes,
+        finds_another_order,
+        uses_operators_of_tensors,
+    ],
 )
 def test_set_that_is_only_asked_for_its_members(function: Callable[..., Any]) -> None:
     special = specialize(function)

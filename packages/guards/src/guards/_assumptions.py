@@ -88,6 +88,9 @@ _TELLS_OF_MODES = re.compile(
     "torch_dispatch_mode|dispatch_mode_stack|torch_dispatch_stack|current_dispatch_mode"
 )
 _ASK_BY_NAME = {function.__name__ for function in ASK_BY_NAME}
+_OPERATORS_OF_SETS = tuple(
+    getattr(operator, name) for name in words("and_ or_ sub xor iand ior isub ixor")
+)
 _TELL_OF_WATCHING = (
     *(sys.getprofile, sys.setprofile),
     *(gc.isenabled, gc.get_count, gc.get_stats, gc.get_objects),
@@ -125,6 +128,7 @@ class Assumptions:
         self.codes: dict[types.CodeType, str] = {}
         self._globals_seen: set[tuple[int, str]] = set()
         self._tells_constants = False  # by their identity: there may be several equal ones
+        self._has_sets = self._makes_unseen = False  # of sets, others that no code says
         self._handed_on: set[str] = set()  # names that code uses otherwise than in calling them
         self._todo = self._walk.todo
         self._todo += [(LocalSource(key), value) for key, value in L.items()]
@@ -159,6 +163,12 @@ class Assumptions:
                 self._refuse(source, "may be called unseen, by other functions of C")
         for name in sorted(filter(_TELLS_OF_MODES.search, self._walk.names)):
             raise CannotSpecialize(f"it names {name}, which may tell that a call is watched")
+        self.operates = any(f in _OPERATORS_OF_SETS for f in self._walk.functions_of_c)
+        readings = [read_stack(code) for code in self.codes]
+        if (self._makes_unseen or any(found.makes_unseen for found in readings)) and (
+            self._has_sets or any(found.makes for found in readings)
+        ):
+            raise CannotSpecialize(f"it may make sets unseen; whoever does {ORDER_OF_SETS}")
         # What lacks an attribute may be told from what has it by an error that code catches.
         catches = any(catches_errors(code) or read_stack(code).misses for code in self.codes)
         self.patchable.note_names(self._walk.names, absent=catches)
@@ -197,6 +207,8 @@ class Assumptions:
     def _visit(self, source: ValueSource, value: Any) -> None:
         if value is super:
             self._walk.names.add("super")
+        if value is type and getattr(source, "member", "") != "__class__":
+            self._makes_unseen = True  # it is called by another name
         if is_a(value, type) and not is_understood_class(value):
             self._refuse(
                 source,
@@ -242,6 +254,7 @@ class Assumptions:
 
     def _visit_constant(self, source: ValueSource, value: Any) -> None:
         if holds_sets(value):
+            self._has_sets = True
             self._guard(source, same_order)
         self._note_within(value)
         self._members.note(source, leaves(value))
@@ -277,6 +290,7 @@ class Assumptions:
                 self._refuse(
                     source, f"is {value.__name__} by another name, whose calls are not seen"
                 )
+            self._walk.functions_of_c.append(value)
             if not is_understood(value):
                 name = getattr(source, "index", None)
                 self._walk.not_understood.append((source, name if type(name) is str else None))

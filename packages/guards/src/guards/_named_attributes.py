@@ -189,8 +189,10 @@ class NamedAttributes:
             if is_heap_type(value):
                 self._walk.remember(value)
         elif is_a(value, (types.FunctionType, types.BuiltinFunctionType)):
-            if is_a(value, types.BuiltinFunctionType) and not is_understood(value):
-                self._walk.not_understood.append((place, name))
+            if is_a(value, types.BuiltinFunctionType):
+                self._walk.functions_of_c.append(value)
+                if not is_understood(value):
+                    self._walk.not_understood.append((place, name))
             if is_a(value, types.FunctionType):
                 self._walk.remember(value)
                 self.add_owner(place, value)

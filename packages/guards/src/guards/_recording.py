@@ -9,6 +9,7 @@ cannot be written down.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import sys
 import threading
@@ -298,6 +299,9 @@ class _Frames:
     def __init__(self, assumptions: Assumptions, watcher: Watcher) -> None:
         self._codes = assumptions.codes
         self._patchable = assumptions.patchable
+        self._operates = assumptions.operates
+        self._viewed: list[tuple[dict[Any, Any], str]] = []  # with what they were asked for
+        self._views = ""  # code that keeps keys or items of which sets have an order by addresses
         self._watcher = watcher
         self._refuse = watcher.refuse
         self._looked_at: set[types.CodeType] = set()
@@ -331,6 +335,9 @@ class _Frames:
                     self._watcher.made_of_data = True
                 self._look_at_call(frame, argument)
                 self._look_at_set(frame, argument)
+                owner = getattr(argument, "__self__", None)
+                if code in self._codes and is_a(owner, (dict, types.MappingProxyType)):
+                    self._look_at_view(frame, argument)
             elif self._asking is frame and event in ("c_return", "c_exception"):
                 self._asking = None
                 private.close_function_mode()
@@ -344,6 +351,27 @@ class _Frames:
         if self._asking is not None:
             self._asking = None
             private.close_function_mode()
+
+    def look_at_views(self) -> None:
+        """Refuse sets of objects that operators may have made of the keys or items of dicts."""
+        ran = self._looked_at & self._codes.keys()
+        if self._operates or any(read_stack(code).operates for code in ran):
+            kept = any(_views_addresses(*viewed) for viewed in self._viewed)
+            if self._views or kept or (self._viewed and any(map(_deletes, ran))):
+                self._refuse(f"{self._views or 'it'} {ORDER_OF_SETS}")
+
+    def _look_at_view(self, frame: types.FrameType, function: Any) -> None:
+        """Note a view of a dict of which code keeps it, and may make sets."""
+        owner, code, name = function.__self__, frame.f_code, function.__name__
+        if name not in ("keys", "items"):
+            for viewed in self._viewed:  # what is taken away had been seen by the view
+                if viewed[0] is owner and _views_addresses(*viewed):
+                    self._views = self._views or code.co_name
+        elif read_stack(code).keeps_views or name not in code.co_names:
+            if type(owner) is types.MappingProxyType or _views_addresses(owner, name):
+                self._views = self._views or code.co_name
+            else:
+                self._viewed.append((owner, name))
 
     def _look_at(self, frame: types.FrameType, code: types.CodeType) -> None:
         if code is _EXIT_OF_STACK:  # what was pushed may say that an error is dealt with
@@ -426,6 +454,16 @@ def _holds_addresses(value: Any) -> bool:
     return type(value) in MAKERS and not all(map(is_constant, value))
 
 
+def _deletes(code: types.CodeType) -> bool:
+    return any(i.opname == "DELETE_SUBSCR" for i in dis.get_instructions(code))
+
+
+def _views_addresses(viewed: dict[Any, Any], name: str) -> bool:
+    """Tell whether a set of the keys or items of a dict holds what is hashed by its address."""
+    parts = [*dict.keys(viewed)] + ([*dict.values(viewed)] if name == "items" else [])
+    return not all(map(is_constant, parts))
+
+
 _CACHED_PROPERTY = functools.cached_property.__get__.__code__
 _EXIT_OF_STACK = contextlib.ExitStack.__exit__.__code__
 _SMALLER = ("__lt__", "__gt__")
@@ -459,6 +497,7 @@ def watch(
         frames.end()
     output = None
     if watcher.problem is None:
+        frames.look_at_views()
         watcher.look_at_results()
         try:
             output = write_result(result, watcher, assumptions)

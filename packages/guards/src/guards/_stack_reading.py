@@ -32,6 +32,10 @@ class StackReading:
         written: those that it sets or deletes so.
         misses: it may go on where there is no such attribute.
         asks_by_names_it_has: all that it asks for, sets or deletes so are these.
+        makes: it makes sets.
+        makes_unseen: it hands on the class of a value, or what makes a set of a set and more.
+        keeps_views: it does more with the keys or the items of a dict than to go through them.
+        operates: it has operators of sets, on what may be any values.
     """
 
     follows_order: bool
@@ -42,6 +46,10 @@ class StackReading:
     written: frozenset[str] = frozenset()
     misses: bool = False
     asks_by_names_it_has: bool = True
+    makes: bool = False
+    makes_unseen: bool = False
+    keeps_views: bool = False
+    operates: bool = False
 
 
 class _Symbol:
@@ -56,7 +64,10 @@ class _Constant(_Symbol):
 
 
 class _Set(_Symbol):
-    """A set that code has made, or what holds one."""
+    """A set that code has made, or what holds one; in the local of this name."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
 
 
 class _View(_Symbol):
@@ -65,6 +76,10 @@ class _View(_Symbol):
 
 class _Comprehension(_Symbol):
     """The function that a comprehension of a set is, before Python 3.12."""
+
+
+class _Class(_Symbol):
+    """The class of a value, which may be that of sets."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,15 @@ _NO_ORDER = words("len bool sorted isinstance")
 _ASKS = words("add discard remove clear update isdisjoint issubset issuperset __contains__ __len__")
 _MORE_SETS = words("union symmetric_difference")  # also of what is not known
 _GIVE_SETS = _MORE_SETS | words("intersection difference copy")
-_GROW = words("add update symmetric_difference_update")
+_GROW = words("add update symmetric_difference_update ior ixor __ior__ __ixor__ __init__")
+# What goes through what it is given, and keeps it not.
+_GO_THROUGH = words("all any dict enumerate filter iter list map next sum tuple zip")
+_VIEWS = words("keys items")
+_DICTS = words("dict OrderedDict defaultdict Counter")
+_SPECIAL = frozenset(
+    f"__{kind}{name}__" for kind in ("", "r", "i") for name in words("and or sub xor")
+)
+_MAKE_UNSEEN = _MORE_SETS | _SPECIAL | words("__call__ __new__")
 _OPERATORS = words("& | - ^ &= |= -= ^=")
 _OLD_OPERATORS = frozenset(
     f"{kind}_{name}" for kind in ("BINARY", "INPLACE") for name in words("AND OR SUBTRACT XOR")
@@ -120,6 +143,13 @@ class _Reader:
         self._locals = set(known)
         self._follows_order = False
         self._gives = self._sorts = self._misses = False
+        self._makes = any(
+            i.opname == "BUILD_SET" or i.argval in _MAKERS for i in self._instructions
+        )
+        names = code.co_names
+        self._parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        self._operates = bool(_SPECIAL.intersection(names))
+        self._keeps_views = self._makes_unseen = False
         self._asked: dict[str, list[str]] = {kind: [] for kind in _ASK_BY_NAME}
         self._calls = dict.fromkeys(_ASK_BY_NAME, 0)
 
@@ -139,6 +169,10 @@ class _Reader:
             frozenset(asked["setattr"] + asked["delattr"]),
             self._misses,
             named,
+            self._makes,
+            self._makes_unseen or bool({*asked["getattr"]} & (_MAKE_UNSEEN | {"__class__"})),
+            self._keeps_views or bool({*asked["getattr"]} & _VIEWS),
+            self._operates or bool({*asked["getattr"]} & _SPECIAL),
         )
 
     def _push(self, symbol: _Symbol) -> None:
@@ -156,6 +190,15 @@ class _Reader:
             at = symbol.owner if type(symbol) is _Attribute else symbol
             maker = type(at) is _Name and at.name in _MAKERS
             self._follows_order |= maker or type(at) in (_Set, _Comprehension)
+            self._keeps_views |= type(symbol) is _View
+            if type(symbol) is _Attribute:
+                if symbol.name in _VIEWS:  # as a function of the class it may be called unseen
+                    self._keeps_views = True
+                    self._follows_order |= type(at) is _Name and at.name in _DICTS
+                self._makes_unseen |= symbol.name in _MAKE_UNSEEN
+            else:
+                of_type = type(symbol) is _Name and symbol.name == "type"
+                self._makes_unseen |= of_type or type(symbol) is _Class
 
     def _forget(self) -> None:
         self._escape(*self._stack)
@@ -185,7 +228,8 @@ class _Reader:
         elif operation in _LOADS:
             self._push(_Symbol())
         elif operation in ("LOAD_ATTR", "LOAD_METHOD"):
-            self._push(_Attribute(self._pop(1)[0], name))
+            (owner,) = self._pop(1)
+            self._push(_Class() if name == "__class__" else _Attribute(owner, name))
             if name in _ASK_BY_NAME:  # of the module of builtins
                 self._calls[name] += 1
         elif operation == "STORE_FAST" and type(name) is str:
@@ -202,10 +246,12 @@ class _Reader:
         elif operation in _CALLS:
             self._call(number)
         elif operation in _OLD_OPERATORS or instruction.argrepr in _OPERATORS:
-            sets = any(type(symbol) in (_Set, _View) for symbol in self._pop(2))
-            self._push(_Set() if sets else _Symbol())
+            self._operate(instruction)
         elif operation == "RETURN_VALUE":
-            self._gives |= type(self._pop(1)[0]) is _Set
+            (given,) = self._pop(1)
+            self._gives |= type(given) is _Set
+            if type(given) is not _Set:
+                self._escape(given)
             self._forget()
         elif operation.startswith(("UNARY_", "TO_BOOL")):
             self._pop(1)
@@ -216,8 +262,23 @@ class _Reader:
         else:
             self._build(operation, number)
 
+    def _operate(self, instruction: dis.Instruction) -> None:
+        """Make a set of what is one; the left side of ``|=`` may be a set of the caller's."""
+        left, right = self._pop(2)
+        known = [type(symbol) in (_Set, _View) for symbol in (left, right)]
+        in_place = instruction.opname.startswith("INPLACE") or instruction.argrepr.endswith("=")
+        given = type(left) is _Set and left.name in self._parameters
+        if in_place and known[1] and (given or not known[0]):
+            self._follows_order = True
+        if not any(known) and not any(
+            type(symbol) is _Constant and type(symbol.value) in (int, float, complex)
+            for symbol in (left, right)
+        ):
+            self._operates = True
+        self._push(_Set() if any(known) else _Symbol())
+
     def _load(self, name: str) -> None:
-        self._push(_Set() if name in self._locals else _Symbol())
+        self._push(_Set(name) if name in self._locals else _Symbol())
 
     def _store(self, name: str) -> None:
         (symbol,) = self._pop(1)
@@ -241,6 +302,9 @@ class _Reader:
             self._escape(added)
             plain = _Set() if operation == "SET_UPDATE" else _Symbol()
             self._push(into if type(added) is _Constant else plain)
+        elif operation == "GET_ITER" and type(self._stack[-1:] and self._stack[-1]) is _View:
+            self._pop(1)
+            self._push(_Symbol())
         elif operation == "GET_ITER" or operation.startswith(("BINARY_", "INPLACE_")):
             counts = {"GET_ITER": 1, "BINARY_SLICE": 3}
             self._escape(*self._pop(counts.get(operation, 2)))
@@ -274,8 +338,13 @@ class _Reader:
             self._push(self._made(all(type(symbol) is _Constant for symbol in given)))
         elif asked in _MORE_SETS or (of_set and asked in _GIVE_SETS):
             self._push(_Set())
-        elif asked in ("keys", "items"):
+        elif asked in _VIEWS:
             self._push(_View())
+        elif named == "type" and len(given) == 1:
+            self._push(_Class())
+        elif named in _GO_THROUGH and any(type(symbol) is _View for symbol in given):
+            self._escape(*(symbol for symbol in given if type(symbol) is not _View))
+            self._push(_Symbol())
         elif (of_set and asked in _ASKS) or (
             named in _NO_ORDER and len(given) == 1 + (named == "isinstance")
         ):

@@ -36,6 +36,7 @@ class Walk:
         noted: classes, each with an attribute that must stay what it is.
         constants: where constants are.
         keyed: where dicts are whose keys are constants.
+        functions_of_c: functions of C that were reached.
         not_understood: functions of C that only a call which is seen may call, with the names
             that they go by.
     """
@@ -48,6 +49,7 @@ class Walk:
         self.noted: list[tuple[type, str]] = []
         self.constants: list[ValueSource] = []
         self.keyed: list[ValueSource] = []
+        self.functions_of_c: list[Any] = []
         self.not_understood: list[tuple[ValueSource, str | None]] = []
         # What code may set attributes of, with those that are there.
         self._namespaces: dict[int, tuple[Any, dict[str, Any]]] = {}
