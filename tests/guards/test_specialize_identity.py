@@ -55,6 +55,30 @@ def by_operator(x: torch.Tensor, size: Any) -> torch.Tensor:
     return x * 2 if operator.is_(size, AUTO) else x * 3
 
 
+def by_operator_of_another_name(x: torch.Tensor, size: Any) -> torch.Tensor:
+    return x * 2 if same(size, AUTO) else x * 3
+
+
+def by_operator_that_is_asked_for(x: torch.Tensor, size: Any) -> torch.Tensor:
+    return x * 2 if getattr(operator, "is_")(size, AUTO) else x * 3  # noqa: B009  # what is tested
+
+
+def by_operator_in_a_dict(x: torch.Tensor, size: Any) -> torch.Tensor:
+    return x * 3 if WAYS["other"](size, AUTO) else x * 2
+
+
+def by_operator_as_a_default(x: torch.Tensor, size: Any, same: Any = operator.is_) -> torch.Tensor:
+    return x * 2 if same(size, AUTO) else x * 3
+
+
+def by_operator_that_others_call(x: torch.Tensor, size: Any) -> torch.Tensor:
+    return x * (3 - sum(map(same, [size], [AUTO])))
+
+
+same = operator.is_
+WAYS = {"other": operator.is_not}
+
+
 def as_a_key(x: torch.Tensor, table: Any) -> torch.Tensor:
     return x * sum(5 if key is AUTO else 7 for key in table)
 
@@ -74,6 +98,11 @@ def of_the_code(x: torch.Tensor, word: Any) -> torch.Tensor:
         (as_a_key, lambda v: {v: 1}, AUTO),
         (as_a_key, lambda v: {v: ONE}, AUTO),
         (as_a_key, lambda v: collections.OrderedDict({v: ONE}), AUTO),
+        (by_operator_of_another_name, lambda v: v, AUTO),
+        (by_operator_that_is_asked_for, lambda v: v, AUTO),
+        (by_operator_in_a_dict, lambda v: v, AUTO),
+        (by_operator_as_a_default, lambda v: v, AUTO),
+        (by_operator_that_others_call, lambda v: v, AUTO),
         (of_the_code, lambda v: v, of_the_code.__code__.co_consts[1]),
     ],
 )

@@ -187,6 +187,8 @@ class Assumptions:
         self._guard(GlobalStateSource(), bare_tensors, sources=tensors)
         # A deep copy has one object for what was one.
         self._tells_constants |= bool(_COPIES & self._walk.names)
+        tell = (operator.is_, operator.is_not)
+        self._tells_constants |= any(f in tell for f in self._walk.functions_of_c)
         self._guard(
             GlobalStateSource(),
             same_identities,
@@ -246,6 +248,7 @@ class Assumptions:
             self._visit_module(source, value)
         elif is_a(value, types.ModuleType):
             self._guard(source, GuardBuilder.ID_MATCH)
+            self._guard(source, GuardBuilder.TYPE_MATCH)  # it may get another one
             if type(value) is types.ModuleType:
                 self._walk.remember(value)
             self._named.add_owner(source, value)
