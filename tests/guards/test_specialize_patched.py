@@ -176,6 +176,34 @@ def test_attribute_that_comes_later_and_is_missed_by_an_error(
     assert first_number(special, ONE) == 1
 
 
+def asks(x: Any) -> Any:
+    return x * getattr(PLUGIN, "later", 1)
+
+
+@pytest.mark.parametrize("function", [of_module, asks])
+def test_module_that_makes_attributes_later(
+    function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    special = specialize(function)
+    assert first_number(special, ONE) == first_number(special, ONE) == 1
+    monkeypatch.setattr(PLUGIN, "__getattr__", lambda name: 5, raising=False)
+    assert first_number(special, ONE) == first_number(function, ONE) == 5
+
+
+class OtherModule(types.ModuleType):
+    gain = property(lambda self: 5)
+
+
+def test_module_that_gets_another_class() -> None:
+    module: Any = types.ModuleType("module")
+    module.gain = 2
+    special = specialize(lambda x: x * module.gain)
+    assert first_number(special, ONE) == first_number(special, ONE) == 2
+    assert special.stats.hits == 1
+    module.__class__ = OtherModule
+    assert first_number(special, ONE) == 5
+
+
 def test_attribute_that_a_function_of_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functional.softmax, "later", 2, raising=False)
     special = specialize(of_function_of_torch)

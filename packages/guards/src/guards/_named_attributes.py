@@ -175,6 +175,7 @@ class NamedAttributes:
             if not of_torch and "__getattr__" in namespace:
                 self._walk.refuse(source, f"makes its attribute {name} when it is asked")
             self._walk.absent.append((module, name))
+            self._walk.absent.append((module, "__getattr__"))  # may make it, if there comes one
             return
         value = namespace[name]
         place = GetItemSource(AttrSource(source, "__dict__"), name)
