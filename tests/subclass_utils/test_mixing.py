@@ -50,6 +50,11 @@ def test_mixing_error_names_another_class(strict: Any) -> None:
     )
 
 
+def test_mixing_error_at_a_handler_names_another_class() -> None:
+    with pytest.raises(MixingError, match=r"'src' is a Loose, which is no WithCopy"):
+        WithCopy.from_plain(torch.ones(1)).copy_(Loose(torch.ones(1)))
+
+
 STRICT: dict[str, Callable[[torch.Tensor], Any]] = {
     "transparent": Strict,
     "on plain": StrictOnPlain.from_plain,

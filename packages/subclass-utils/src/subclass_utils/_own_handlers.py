@@ -422,4 +422,4 @@ def _refuse_plain(
                     func._schema.arguments[position].name if isinstance(position, int) else position
                 )
                 if not is_made_by_torch(func.name(), str(name)):
-                    raise mixing_error(cls, func.name(), str(name))
+                    raise mixing_error(cls, func.name(), str(name), item)
