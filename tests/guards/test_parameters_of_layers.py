@@ -112,3 +112,50 @@ def test_layers_that_other_guards_are_about_too(layers: int) -> None:
     assert holds(check, model)
     model[0].bias = torch.nn.Parameter(torch.zeros(2))
     assert not holds(check, model)
+
+
+class Hiding(torch.nn.Linear):
+    weight: Any = property(lambda self: torch.zeros(5))
+
+
+def test_parameter_that_something_hides(layers: int) -> None:
+    model = model_of(layers)
+    check = compile_guards(on_parameters(model), {"m": model})
+    for place in (0, 1, layers - 1):
+        layer = model[place]
+        for hiding in (torch.zeros(7), None):
+            layer.__dict__["bias"] = hiding
+            assert not holds(check, model)
+        layer.__dict__["bias"] = layer._parameters["bias"]
+        assert holds(check, model)
+        del layer.__dict__["bias"]
+        layer.__class__ = Hiding
+        assert not holds(check, model)
+        layer.__class__ = Trained
+        assert holds(check, model)
+        layer.__class__ = torch.nn.Linear
+        assert holds(check, model)
+
+
+def test_parameter_that_a_class_hides_later(layers: int) -> None:
+    class Several(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name in "abc":
+                self.register_parameter(name, torch.nn.Parameter(torch.ones(2)))
+
+    model = torch.nn.Sequential(*(Several() for _ in range(layers)))
+    guards = [
+        Guard(AttrSource(source, name), GuardBuilder.TENSOR_MATCH)
+        for source in layers_of(model)
+        for name in "abc"
+    ]
+    check = compile_guards(guards, {"m": model})
+    assert holds(check, model)
+    model[layers - 1].__dict__["c"] = torch.zeros(7)
+    assert not holds(check, model)
+    del model[layers - 1].__dict__["c"]
+    Several.b = property(lambda self: torch.zeros(7))  # type: ignore[attr-defined]
+    assert not holds(check, model)
+    del Several.b  # type: ignore[attr-defined]
+    assert holds(check, model)

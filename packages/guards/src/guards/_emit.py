@@ -16,7 +16,7 @@ from guards._pointers import address_reader, addresses_by_id
 from guards._torch_private import no_tree, torch_function_modes, tree_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from guards._value_sources import ValueSource
 
@@ -303,6 +303,21 @@ class Emitter:
                 names = self.names_of(base)
                 early += [f"{name!r} not in {names}" for name in _absent(unless)]
         return self.early(" and ".join(early), f"plain_{plain_name(cls)}") if early else ""
+
+    def lacks(self, variable: str, cls: type, names: Sequence[str]) -> str:
+        """Write the test that the class of a variable still lacks names, and look-up code."""
+        tests = []
+        known = self.constant(frozenset([*names, *_LOOKUPS]), "names_to_lack")
+        for number, base in enumerate(type.__dict__["__mro__"].__get__(cls)):
+            if not may_change(base):
+                continue
+            if is_kept_anyway(base):
+                told = f"{self.names_of(base)}.keys().isdisjoint({known})"
+                tests.append(self.early(told, f"plain_{plain_name(cls)}"))
+            else:
+                own = f"type({variable}).__mro__[{number}].__dict__"
+                tests.append(f"{own}.keys().isdisjoint({known})")
+        return " and ".join(tests)
 
     def names_of(self, cls: type) -> str:
         """Name the namespace of a class that is kept anyway."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import Counter
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ class FetchWriter:
         self._siblings: dict[tuple[Source | None, str], list[ValueSource]] = {}
         self._lines: list[str] = []
         self._types: dict[Source, TypeCheck] = {}  # to be made as soon as the value is fetched
+        self._named: dict[Source, dict[str, None]] = {}  # attributes that lie in tables of modules
         self._types_made: dict[int, TypeCheck] = {}
         self._kept: dict[int, bool] = {}  # by id: the builder's values keep their classes
         # By id too, since the checks keep their sources: what each base held, and its table.
@@ -61,6 +63,7 @@ class FetchWriter:
                 while link not in seen and isinstance(link, ChainedValueSource):
                     seen.add(link)
                     self._bases[link.base] = None
+                    self._note_named(link)
                     link = link.base
         for needed in {**self._bases, **self._with_others}:
             if isinstance(needed, ValueSource):
@@ -71,6 +74,42 @@ class FetchWriter:
             several = not all(map(self._used_once, check.sources))
             if several and isinstance(check, TypeCheck) and check.cls() is not None:
                 self._types.setdefault(check.sources[0], check)
+
+    def _note_named(self, link: ChainedValueSource) -> None:
+        """Note an attribute of a module that its tables hold: something else may hide it later."""
+        if type(link) is AttrSource:
+            place = self._table_of(link)
+            if place is not None and place[0] in _TABLES_OF_MODULES:
+                self._named.setdefault(link.base, {})[link.member] = None
+
+    def _make_sure_of_names(self, source: ValueSource) -> None:
+        """Write the test that nothing hides what is read from the tables of a module.
+
+        Where something may, every check is made by itself, as `explain` makes it.
+        """
+        named = self._named.get(source)
+        if named is None:
+            return
+        name, emitter = self._variables[source], self.emitter
+        cls, members = type(self._builder.lookup(source)), list(named)
+        look_up = [(check, check.sources) for _, check in self._builder.checks]
+        apart = emitter.constant_of(self, functools.partial(_hold_apart, look_up), "hold_apart")
+        if not emitter.has_type(name, cls):
+            self._lines.append(f"if not ({emitter.is_type(name, cls)}): return {apart}(L, G)")
+            emitter.prove_type(name, cls)
+        own = emitter.local("own")
+        if len(members) > 2:
+            known = emitter.constant(frozenset(members), "names_in_tables")
+            tests, hidden = (
+                [emitter.lacks(name, cls, members)],
+                [f"{own}.keys().isdisjoint({known})"],
+            )
+        else:
+            tests = [emitter.is_plain(name, cls, member) for member in members]
+            hidden = [f"{member!r} not in {own}" for member in members]
+        of_dict = f"type({own} := {name}.__dict__) is {emitter.constant(dict, 'type_dict')}"
+        test = " and ".join([*filter(None, tests), of_dict, *hidden])
+        self._lines.append(f"if not ({test}): return {apart}(L, G)")
 
     def _place_of(self, source: ValueSource) -> tuple[Source | None, str, Any] | None:
         if source in self._bases:
@@ -137,10 +176,12 @@ class FetchWriter:
                 self._lines.append(f"{', '.join(names)}, = {values}")
                 for sibling in part:
                     self._make_sure_of_type(sibling)
+                    self._make_sure_of_names(sibling)
             return
         code = self._code_of(source)
         self._lines.append(f"{self._new_variable(source)} = {code}")
         self._make_sure_of_type(source)
+        self._make_sure_of_names(source)
 
     def _make_sure_of_type(self, source: ValueSource) -> None:
         """Write the check of a value's class, if there is one; what follows may rely on it."""
@@ -302,6 +343,17 @@ class _Items:
         if type(found) is Absent:
             raise AbsentValueError
         return found
+
+
+def _hold_apart(checks: Sequence[tuple[Check, Any]], L: Any, G: Any) -> bool:
+    """Make every check by itself, on values that are fetched with care."""
+    from guards._compile import test_of
+
+    values: dict[Source, Any] = {}
+    return all(
+        test_of(check)(L, G, [source.lookup(L, G, values) for source in sources])
+        for check, sources in checks
+    )
 
 
 def _module_table(value: object, name: str) -> dict[str, Any]:
