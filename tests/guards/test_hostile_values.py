@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +16,11 @@ from guards import (
     ConstDictKeySource,
     DefaultsSource,
     GetItemSource,
+    Guard,
+    GuardBuilder,
     GuardError,
     LengthSource,
+    LocalSource,
     ParamBufferSource,
     TensorPropertySource,
     TypeSource,
@@ -125,3 +130,47 @@ def test_guard_is_made_of_it_or_refused(case: Case) -> None:
         except GuardError:
             continue
         assert check(case.scope(value))
+
+
+class Loud(dict[str, int]):
+    """A dict that must not be asked."""
+
+    def __getitem__(self, key: str) -> int:
+        raise SystemExit(3)
+
+    def __len__(self) -> int:
+        raise SystemExit(4)
+
+    def __iter__(self) -> Any:
+        raise SystemExit(5)
+
+
+@pytest.mark.parametrize("count", [1, 12])
+@pytest.mark.parametrize(
+    ("source", "create"),
+    [
+        (lambda base: GetItemSource(base, "a"), GuardBuilder.EQUALS_MATCH),
+        (lambda base: base, GuardBuilder.SEQUENCE_LENGTH),
+        (lambda base: base, functools.partial(GuardBuilder.DICT_KEYS_MATCH, ordered=False)),
+    ],
+)
+def test_mapping_behind_a_proxy_is_not_asked(source: Any, create: Any, count: int) -> None:
+    scope: dict[str, Any] = {f"v{number}": {"a": 1} for number in range(count)}
+    check = compile_guards([Guard(source(LocalSource(name)), create) for name in scope], scope)
+    hostile = {**scope, "v0": types.MappingProxyType(Loud(a=1))}
+    assert check(hostile) is False
+    assert check.explain(hostile) is not None
+
+
+def test_dict_of_an_object_that_is_of_a_subclass() -> None:
+    class Plain:
+        def __init__(self) -> None:
+            self.a = 1
+
+    check = compile_guards(
+        [Guard(AttrSource(LocalSource("v"), "a"), GuardBuilder.EQUALS_MATCH)], {"v": Plain()}
+    )
+    value = Plain()
+    for number in (1, 2):
+        value.__dict__ = Loud(a=number)
+        assert check({"v": value}) is (check.explain({"v": value}) is None) is (number == 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import gc
+import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -197,6 +199,8 @@ def same_members(name: str, cls: type, members: Sequence[Any], slow: str, emitte
 
 def dict_keys(value: object) -> list[Any] | None:
     """Give the keys of a dict, or of a subclass that iterates as its base does."""
+    if type(value) is types.MappingProxyType:
+        return dict_keys(gc.get_referents(value)[0])
     walk: Any = _fetch.class_attribute(type(value), "__iter__")
     return list(walk(value)) if walk in _fetch.PLAIN_DICT_ITER else None
 

@@ -10,6 +10,7 @@ that way is :data:`MISSING`; what only foreign code could tell is :data:`REFUSED
 from __future__ import annotations
 
 import collections
+import gc
 import types
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
@@ -112,7 +113,10 @@ def instance_dict(obj: object) -> dict[str, Any] | None:
     place: Any = class_attribute(type(obj), "__dict__")
     if plain_type(place) in _FIXED_PLACE:
         namespace = place.__get__(obj, type(obj))
-        return namespace if type(namespace) is dict else None
+        if type(namespace) is dict or not is_a(namespace, dict):
+            return namespace if type(namespace) is dict else None
+        # Objects read one of a subclass as a dict, whatever code of its own that has.
+        return {key: dict.__getitem__(namespace, key) for key in dict.__iter__(namespace)}
     return None
 
 
@@ -231,6 +235,8 @@ def item(obj: object, key: object, allow_call: bool = False) -> Any:
             return dict.get(cast("dict[Any, Any]", obj), key, MISSING)
         except Exception:  # a slice has no hash; a key with the same one may fail to compare
             return MISSING
+    if read is _PROXY_GETITEM:
+        return item(gc.get_referents(obj)[0], key, allow_call)  # as the mapping behind tells
     if read in _PLAIN_GETITEM:
         try:
             return read(obj, key)
@@ -256,8 +262,8 @@ _PLAIN_GETITEM = (
     range.__getitem__,
     collections.deque.__getitem__,
     torch.Size.__getitem__,
-    types.MappingProxyType.__getitem__,
 )
+_PROXY_GETITEM = types.MappingProxyType.__getitem__
 
 
 def module_table(module: object, name: str) -> dict[str, Any] | None:
@@ -297,14 +303,17 @@ _PLAIN_LEN: tuple[Any, ...] = (
     bytearray.__len__,
     range.__len__,
     collections.deque.__len__,
-    types.MappingProxyType.__len__,
 )
-PLAIN_DICT_ITER = (dict.__iter__, collections.OrderedDict.__iter__, types.MappingProxyType.__iter__)
+_PROXY_LEN = types.MappingProxyType.__len__
+PLAIN_DICT_ITER = (dict.__iter__, collections.OrderedDict.__iter__)
+_PROXY_ITER = types.MappingProxyType.__iter__
 
 
 def length(obj: object, allow_call: bool = False) -> Any:
     """Give ``len(obj)`` of a builtin container, or of a subclass that counts as its base does."""
     count: Any = class_attribute(type(obj), "__len__")
+    if count is _PROXY_LEN:
+        return length(gc.get_referents(obj)[0], allow_call)  # as the mapping behind tells
     if count in _PLAIN_LEN:
         return count(obj)
     if is_a(obj, _MODULE_CONTAINERS) and count in _MODULE_LEN:
@@ -326,6 +335,8 @@ _MODULE_LEN = tuple(c.__dict__["__len__"] for c in _MODULE_CONTAINERS)
 def key_at(obj: object, position: int) -> Any:
     """Give the key at a position of a dict, in the order of insertion."""
     walk: Any = class_attribute(type(obj), "__iter__")
+    if walk is _PROXY_ITER:
+        return key_at(gc.get_referents(obj)[0], position)
     if walk not in PLAIN_DICT_ITER:
         return MISSING if walk is MISSING else REFUSED
     for index, key in enumerate(walk(obj)):
