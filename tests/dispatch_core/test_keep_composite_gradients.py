@@ -272,6 +272,7 @@ def test_only_what_the_gradient_needs_must_stay_as_it_is(of: str) -> None:
                 y.sum().backward()
 
 
+@pytest.mark.slow
 def test_what_the_gradient_does_not_need_is_not_kept() -> None:
     weight = torch.randn(4, 3)
     for trained in (False, True):

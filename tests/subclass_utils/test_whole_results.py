@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from copy import deepcopy as copy_together
 from typing import Any
 
 import pytest
@@ -209,6 +210,7 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return F.linear(input, weight.to_plain(), bias)
 
 
+@pytest.mark.slow
 def test_input_of_a_frozen_weight_may_be_written_and_is_not_kept() -> None:
     weight = Frozen.from_plain(torch.eye(4))
     leaf = torch.ones(2, 4, requires_grad=True)
@@ -520,3 +522,151 @@ def test_wrappers_from_outside_of_a_transform_get_the_parts() -> None:
     assert torch.func.grad(call)(torch.tensor(2.0)).detach() == 24
     assert bool((torch.vmap(call)(torch.ones(3)).detach() == 24).all())
     assert torch.func.jvp(call, (torch.tensor(2.0),), (torch.tensor(1.0),))[1].detach() == 24
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_call_leaves_the_gradient_of_the_next_as_it_is(backend: str) -> None:
+    torch._dynamo.reset()
+
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.linear.default)
+    def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+        return Own(F.linear(input, weight.elem))
+
+    def call(x: Any, weight: Any) -> Any:
+        return F.linear(x, weight)
+
+    for size in (2, 3, 4):  # static, then dynamic
+        x = torch.ones(size, 5)
+        weight: Any = Own(torch.ones(3, 5), requires_grad=True)
+        torch.compile(call, backend=backend)(x, weight).sum().backward()
+        assert torch.equal(weight.grad.elem, torch.full((3, 5), float(size)))
+        call(x, weight).sum().backward()
+        assert torch.equal(weight.grad.elem, torch.full((3, 5), 2.0 * size))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_write_has_the_gradient_of_the_values_before(backend: str) -> None:
+    torch._dynamo.reset()
+
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.square_.default)
+    def square(self: Any) -> Any:
+        self.elem.square_()
+        return self
+
+    def call(x: Any) -> Any:
+        return (x * 1).square_() * 2
+
+    for size in (3, 4, 5):
+        x: Any = Own(torch.arange(1.0, 1 + size), requires_grad=True)
+        torch.compile(call, backend=backend)(x).sum().backward()
+        assert torch.equal(x.grad.elem, 4 * x.elem)
+
+
+class SquareKept(torch.autograd.Function):
+    """Keeps what it needs where autograd does not see it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.x = x.detach()
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return 2 * ctx.x * grad
+
+
+def test_parts_in_python_find_the_values_they_keep_by_themselves() -> None:
+    library = torch.library.Library("tests_whole_results", "DEF")
+    library.define("squared(Tensor x, Tensor y) -> Tensor")
+    parts: Any = SquareKept.apply
+    library.impl("squared", lambda x, y: parts(x) * y, "CompositeImplicitAutograd")
+
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    squared = torch.ops.tests_whole_results.squared
+
+    @Own.table.implements(squared.default)
+    def answer(x: Any, y: Any) -> Any:
+        return Own(squared(x.detach(), y.elem))
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    squared(x, Own(torch.full((2,), 3.0))).sum().backward()
+    assert _plain(x.grad) == [6.0, 12.0]
+    library._destroy()
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_dropout_in_place_that_drops_nothing_is_no_write(anew: bool, grad: bool) -> None:
+    class Drops(WrapperTensor):
+        elem: torch.Tensor
+
+    @Drops.table.implements(aten.dropout_.default)
+    def dropout(self: Any, p: Any, train: Any) -> Any:
+        if anew:
+            F.dropout(self.elem, p, train, inplace=True)
+            return self
+        return Drops.run_without_handler(aten.dropout_.default, self, p, train)
+
+    leaf: Any = Drops(torch.ones(3)).requires_grad_(grad)
+    x = leaf * 1
+    loss, node = (x * x).sum(), x.grad_fn
+    assert F.dropout(x, 0.5, training=False, inplace=True) is x
+    assert (x._version, x.grad_fn) == (0, node)
+    if grad:
+        loss.backward()
+        assert torch.equal(leaf.grad.elem, torch.full((3,), 2.0))
+
+
+def test_tensor_that_is_written_and_read_counts_one_write() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.multiply_.Tensor)
+    def multiply(self: Any, other: Any) -> Any:
+        self.elem.multiply_(other.elem)
+        return self
+
+    x: Any = Own(torch.full((3,), 3.0))
+    x.multiply_(x)
+    assert (x._version, x.elem.tolist()) == (1, [9.0] * 3)
+    leaf: Any = Own(torch.full((3,), 3.0)).requires_grad_()
+    y = leaf * 1
+    y.multiply_(y)
+    y.sum().backward()
+    assert (y._version, leaf.grad.elem.tolist()) == (1, [6.0] * 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["expand_as", "view_as", "reshape_as"])
+def test_view_by_the_size_of_a_wrapper_follows_and_does_not_keep_it(name: str) -> None:
+    class Sized(ScaledOnPlain):
+        pass
+
+    def answer(self: Any, other: Any) -> Any:
+        return Sized(getattr(self.numbers, name)(other.numbers), self.scale)
+
+    register: Any = Sized.table.implements(getattr(aten, name).default)
+    register(answer)
+    x = Sized.from_plain(torch.ones(3, 4))
+    other = Sized.from_plain(torch.zeros(3, 4))
+    kept = weakref.ref(other)
+    view = getattr(x, name)(other)
+    del other
+    gc.collect()
+    assert kept() is None
+    assert float(view.sum()) == 12
+    view.fill_(2)
+    assert _plain(x) == [[2.0] * 4] * 3
+    copy, part = copy_together((x, view))
+    part.fill_(5)
+    assert _plain(copy) == [[5.0] * 4] * 3

@@ -56,6 +56,8 @@ def gradient_needs(
     example each is looked at, which settles nothing.
     """
     all_of_them = GradientNeeds(frozenset(range(len(tensors))), None)
+    if op.namespace != "aten" or not private.saved_tensors_are_told():
+        return all_of_them  # parts in Python may keep what they like, and look at values
     try:
         template = with_examples(template)
         key = state, look_of_call(op, template, tensors)
@@ -63,7 +65,9 @@ def gradient_needs(
     except (TypeError, SymbolicSizeError):  # also: something that cannot be compared
         return all_of_them
     if known is None:
-        known = _find(op, template, tensors, written) or all_of_them
+        known = _find(op, template, tensors, written)
+        if known is None:
+            return all_of_them
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         _known[key] = known
@@ -88,10 +92,13 @@ def _find(
         with (
             nothing_kept(),
             torch.enable_grad(),
+            private.telling_saved_tensors(),
             torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
             _nothing_drawn(),
             follow,
         ):
+            if not _are_told(saved):
+                return None
             # A leaf must not be written to.
             given = [t.clone() if at in written else t for at, t in enumerate(stand_ins)]
             args, kwargs = fill_without_data(template, given, devices)
@@ -100,6 +107,15 @@ def _find(
     except Exception:  # two devices, data that decides, sizes that are symbols
         return None
     return GradientNeeds(values, tuple(result.requires_grad for result in results))
+
+
+def _are_told(saved: list[Tensor]) -> bool:
+    """See whether the hooks are called, by a product that saves its factors."""
+    factor = torch.empty((), device="meta").requires_grad_()
+    product = factor * factor
+    told = bool(saved)
+    saved.clear()
+    return told and product.requires_grad
 
 
 @contextmanager

@@ -79,6 +79,7 @@ __all__ = [
     "push_mode",
     "resolves_bits_first",
     "return_types",
+    "saved_tensors_are_told",
     "script_namespaces",
     "set_conjugate_bit",
     "set_higher_order_rules",
@@ -88,6 +89,7 @@ __all__ = [
     "sets_bits",
     "skip_in_dynamo",
     "state_of_caller",
+    "telling_saved_tensors",
 ]
 
 
@@ -564,6 +566,25 @@ def in_functorch_transform() -> bool:
 
 
 _next_node: Callable[[], int] = look_up(torch.autograd, "_get_sequence_nr")
+
+
+_set_hooks_tracing: Callable[[bool], bool] = look_up(_autograd, "_saved_tensors_hooks_set_tracing")
+_hooks_are_enabled: Callable[[], bool] = look_up(_autograd, "_saved_tensors_hooks_is_enabled")
+
+
+def saved_tensors_are_told() -> bool:
+    """Say whether hooks for what autograd saves may be set."""
+    return _hooks_are_enabled()
+
+
+@contextmanager
+def telling_saved_tensors() -> Iterator[None]:
+    """Call the hooks for what autograd saves also while torch.compile traces."""
+    before = _set_hooks_tracing(False)
+    try:
+        yield
+    finally:
+        _set_hooks_tracing(before)
 
 
 def nodes_made() -> int:

@@ -50,7 +50,9 @@ class WholeCall:
         self._result_template: Any = None
 
     def _find_written(self) -> list[int]:
-        """List which of the tensors are written to, by position in `tensors`."""
+        """List which of the tensors are written to, each once, by position in `tensors`."""
+        if self._writes_nothing():
+            return []
         written: list[Any] = []
         for index, argument in enumerate(self.op._schema.arguments):
             if argument.alias_info is None or not argument.alias_info.is_write:
@@ -60,11 +62,24 @@ class WholeCall:
             else:
                 value = self._args[index] if index < len(self._args) else None
             walk(value, written.append)
-        return [
-            position
-            for position, tensor in enumerate(self.tensors)
-            if any(tensor is other for other in written)
-        ]
+        seen: set[int] = set()
+        found = []
+        for position, tensor in enumerate(self.tensors):
+            if id(tensor) not in seen and any(tensor is other for other in written):
+                seen.add(id(tensor))
+                found.append(position)
+        return found
+
+    def _writes_nothing(self) -> bool:
+        """Say whether the operator gives its argument back as it is, though it is one that writes.
+
+        So do those for dropout in place, outside of training.
+        """
+        base = self.op._schema.name.partition("::")
+        if base[0] != "aten" or not base[2].endswith("dropout_"):
+            return False
+        _, p, train = self._args
+        return not train or p == 0
 
     def _writes_oddly(self) -> bool:
         if any(_is_refused_by_autograd(self.tensors[position]) for position in self._written):

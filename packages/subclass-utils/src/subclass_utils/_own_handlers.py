@@ -8,6 +8,7 @@ those there are shorter ways, which leave everything else to the general one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any
 
@@ -22,8 +23,10 @@ from subclass_utils._torch_private import (
     increment_version,
     is_alias_of,
     is_functional,
+    others_are_watching,
     share_storage,
     skip_in_dynamo,
+    without_modes,
 )
 from subclass_utils._transparent import Transparent, is_made_by_torch, mixing_error
 
@@ -147,7 +150,7 @@ def _view_plan(general: _General) -> TypedPlan:
     """Make the way to a view of the first argument, where that and the view are of the class."""
     cls, func, entry = general.cls, general.func, general.entry
     call, composite = entry.run, bool(entry.composite)
-    keeps_all = func in KEEP_ALL
+    keeps_all, by_size = func in KEEP_ALL, _by_size(func)
     first_inner = attrgetter(cls.inner_tensors[0])
     share, is_inference_mode = share_storage, _is_inference_mode
 
@@ -166,7 +169,7 @@ def _view_plan(general: _General) -> TypedPlan:
             and not (is_inference_mode() or source.is_inference())
         ):
             share(part, source)  # by which torch.compile tells views from other inputs
-            connect(part, source, None if keeps_all else (func, args[1:], kwargs, None))
+            connect(part, source, None if keeps_all else (func, by_size(args[1:]), kwargs, None))
             return part
         return general.finish_handler(types, args, kwargs, part)
 
@@ -205,9 +208,25 @@ def _inside_view_plan(general: _General) -> TypedPlan:
     return run
 
 
+# Views by the size of another tensor, which is not kept for it.
+_BY_SIZE = ("expand_as", "reshape_as", "view_as")
+
+
+def _by_size(func: Any) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Make what puts tensors without data in the place of those that tell sizes alone."""
+    if func._schema.name.partition("::")[2] not in _BY_SIZE:
+        return lambda args: args
+
+    def by_size(args: Sequence[Any]) -> Sequence[Any]:
+        with without_modes() if others_are_watching() else nullcontext():
+            return tuple([torch.empty(other.size(), device="meta") for other in args])
+
+    return by_size
+
+
 def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], Any]:
     """Make what lets a write into the views that a handler made be one into the whole."""
-    keeps_all = func in KEEP_ALL
+    keeps_all, by_size = func in KEEP_ALL, _by_size(func)
 
     def connected(part: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: Any) -> Any:
         source = args[0]
@@ -222,7 +241,7 @@ def _connecting(func: Any) -> Callable[[Sequence[Any], Mapping[str, Any], Any], 
                 )
         elif not torch.is_inference_mode_enabled():  # where autograd knows it as a view
             share_storage(part, source)  # by which torch.compile tells views from other inputs
-        connect(part, source, None if keeps_all else (func, args[1:], kwargs, index))
+        connect(part, source, None if keeps_all else (func, by_size(args[1:]), kwargs, index))
         return part
 
     def connect_one(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
