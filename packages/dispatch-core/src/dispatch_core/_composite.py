@@ -38,11 +38,11 @@ def keep_composite(*ops: Any) -> Scope:
     `detach` or `view_as` of the arguments; of one that is written to a `clone`, before), also for
     `create_graph`, under the autocast of the call; what it draws from a random generator is drawn
     again. Of arguments whose values the gradient does not need it keeps the shape alone, and so
-    they may be written before; that is known of aten's operators, not of those of libraries. Results that share
-    memory with an argument are the views that torch itself would have made, with torch's own
-    nodes, so they can be written to as ever. Under vmap, torch.func.grad, forward-mode
-    differentiation and torch.jit.trace the parts arrive all the same, and so they do of a write
-    that autograd refuses.
+    they may be written before; that is known of aten's operators, not of those of libraries.
+    Results that share memory with an argument are the views that torch itself would have made,
+    with torch's own nodes, so they can be written to as ever. Under vmap, torch.func.grad,
+    forward-mode differentiation and torch.jit.trace the parts arrive all the same, and so they do
+    of a write that autograd refuses.
 
     Only the entering thread is affected, and those it carries along by `propagate_modes`. It
     nests, and leaves torch as it was. Also a decorator.
