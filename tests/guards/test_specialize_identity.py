@@ -455,3 +455,12 @@ def test_member_of_an_enum_that_may_die_is_looked_at(make: Callable[[], Any]) ->
     del local
     gc.collect()
     assert reference() is None
+
+
+@pytest.mark.parametrize("value", [NAN, AUTO, 1000.5])
+def test_constant_that_is_given_back_is_the_callers(value: Any) -> None:
+    special = specialize(lambda x, size, sizes: [size, sizes["a"], x])
+    for size in (value, another(value), another(value)):
+        found = special(ONE, size, {"a": size, "b": ONE})
+        assert found[0] is found[1] is size
+    assert (special.stats.hits, special.refusals) == (2, [])

@@ -42,6 +42,7 @@ from guards._reached_checks import (
     whole_classes,
 )
 from guards._reached_constants import (
+    any_of,
     holds_only_constants,
     holds_sets,
     is_constant_like,
@@ -50,6 +51,7 @@ from guards._reached_constants import (
     same_order,
 )
 from guards._settings import CACHES_PARAMETRIZATIONS, SettingSource
+from guards._source import GuardSource
 from guards._stack_reading import MAKERS, read_stack
 from guards._trust import is_of_torch
 from guards._understood import (
@@ -110,6 +112,7 @@ class Assumptions:
     Attributes:
         guards: what holds it fast.
         places: each value that was reached, with where it is; for tensors, the first place.
+        given: constants that the call is given, each with where it is: equal ones may be others.
         within: lists, dicts and sets within containers of constants, which have no place.
         patchable: functions of torch and of Python that must stay what they are.
         codes: the code of every function of the user's that is reached, with why it must not run,
@@ -122,6 +125,7 @@ class Assumptions:
         self._named = NamedAttributes(self._walk)
         self.guards = self._walk.guards
         self.places: dict[int, tuple[ValueSource, Any]] = {}
+        self.given: dict[int, tuple[ValueSource, Any]] = {}
         self.within: dict[int, Any] = {}
         self.patchable = Patchable()
         self._members = EnumMembers(self._walk, self.patchable)
@@ -233,6 +237,8 @@ class Assumptions:
         if is_constant_like(value) or (type(value) is tuple and holds_only_constants(value)):
             self._guard(source, GuardBuilder.CONSTANT_MATCH)
             self._visit_constant(source, value)
+            if source.guard_source() is GuardSource.LOCAL and any_of(leaves(value)):
+                self.given.setdefault(id(value), (source, value))
             return
         known = self.places.get(id(value))
         if known is not None:

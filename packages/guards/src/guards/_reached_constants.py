@@ -17,6 +17,7 @@ from guards._fetch import MISSING, is_a
 from guards._guard import Guard
 
 __all__ = [
+    "any_of",
     "holds_only_constants",
     "holds_sets",
     "is_constant_like",

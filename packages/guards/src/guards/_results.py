@@ -38,7 +38,7 @@ def write_result(
         return watcher.write(value)
     if type(value) is torch.Size or (type(value) is tuple and not value):
         return value
-    known = assumptions.places.get(id(value))
+    known = assumptions.places.get(id(value)) or assumptions.given.get(id(value))
     if known is not None:
         return Place(known[0])
     if id(value) in assumptions.within:
