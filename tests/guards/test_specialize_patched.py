@@ -385,3 +385,18 @@ def test_class_of_torch_that_gets_an_attribute_and_loses_it(
         hits = special.stats.hits
         assert first_number(special, ONE) == 2
         assert special.stats.hits == hits + 1
+
+
+@pytest.mark.parametrize("name", ["max", "min", "sorted", "enumerate"])
+def test_builtin_that_is_replaced_by_one_that_fails(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: Any, **options: Any) -> Any:
+        raise ValueError(arguments)
+
+    special = specialize(lambda x: x * 2)
+    monkeypatch.setattr(builtins, name, fails)
+    found = special(ONE)
+    monkeypatch.undo()
+    assert torch.equal(found, ONE * 2)
+    assert torch.equal(special(ONE), ONE * 2)

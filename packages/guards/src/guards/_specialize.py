@@ -86,6 +86,9 @@ class Specialized(Generic[R]):
         except (CannotSpecialize, GuardError, RecursionError) as problem:
             self.refusals.append(str(problem) or "it nests too deep")
             return self.function(*args, **kwargs)
+        except Exception as error:  # of builtins that are replaced, which are used here too
+            self.refusals.append(f"what it reaches cannot be looked at: {type(error).__name__}")
+            return self.function(*args, **kwargs)
         result, record, refusal = watch(lambda: self.function(*args, **kwargs), assumptions)
         builder = GuardBuilder(L, G)
         if record is None:

@@ -180,9 +180,8 @@ class _Reader:
 
     def _pop(self, count: int) -> list[_Symbol]:
         missing = [_Symbol()] * (count - len(self._stack))
-        cut = max(len(self._stack) - count, 0)
-        given = missing + self._stack[cut:]
-        del self._stack[cut:]
+        given = missing + self._stack[-count:] if count else []
+        del self._stack[len(self._stack) - (count - len(missing)) :]
         return given
 
     def _escape(self, *symbols: _Symbol) -> None:
