@@ -141,6 +141,15 @@ def names_an_operator(x: torch.Tensor, objects: Any) -> Any:
     return follow(x, keys_of(objects).__and__(objects))
 
 
+def names_an_operator_at_once(x: torch.Tensor, objects: Any) -> Any:
+    return follow(x, dict.fromkeys(objects).keys().__or__([]))
+
+
+def keeps_an_operator(x: torch.Tensor, objects: Any) -> Any:
+    join = dict.fromkeys(objects).keys().__or__
+    return follow(x, join([]))
+
+
 def calls_an_operator(x: torch.Tensor, objects: Any) -> Any:
     keys = keys_of(objects)
     return follow(x, operator.and_(keys, keys))
@@ -217,6 +226,8 @@ def goes_through_what_others_join(x: torch.Tensor, objects: Any) -> Any:
         is_given_keys,
         hands_keys_on,
         names_an_operator,
+        names_an_operator_at_once,
+        keeps_an_operator,
         calls_an_operator,
         asks_for_keys_by_name,
         fills_after_asking_for_keys,

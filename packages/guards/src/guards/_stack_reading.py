@@ -189,7 +189,7 @@ class _Reader:
             at = symbol.owner if type(symbol) is _Attribute else symbol
             maker = type(at) is _Name and at.name in _MAKERS
             self._follows_order |= maker or type(at) in (_Set, _Comprehension)
-            self._keeps_views |= type(symbol) is _View
+            self._keeps_views |= type(at) is _View
             if type(symbol) is _Attribute:
                 if symbol.name in _VIEWS:  # as a function of the class it may be called unseen
                     self._keeps_views = True
@@ -318,6 +318,11 @@ class _Reader:
         self._escape(*self._pop(bin(flags & 15).count("1")))
         self._push(code if type(code) is _Comprehension else _Symbol())
 
+    def _is_special(self, function: _Symbol) -> bool:
+        """Tell whether a call of this is an operator of sets by its name."""
+        of_sets = type(function) is _Attribute and type(function.owner) in (_Set, _View)
+        return of_sets and function.name in _SPECIAL  # type: ignore[attr-defined]
+
     def _call(self, number: int) -> None:
         given = self._pop(number)
         (function,) = self._pop(1)
@@ -335,7 +340,7 @@ class _Reader:
             self._push(_Set())
         elif named in _MAKERS:
             self._push(self._made(all(type(symbol) is _Constant for symbol in given)))
-        elif asked in _MORE_SETS or (of_set and asked in _GIVE_SETS):
+        elif asked in _MORE_SETS or (of_set and asked in _GIVE_SETS) or self._is_special(function):
             self._push(_Set())
         elif asked in _VIEWS:
             self._push(_View())
