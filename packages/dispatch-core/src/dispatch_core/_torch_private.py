@@ -595,7 +595,7 @@ def nodes_made() -> int:
 def is_made_since(node: Any, count: int) -> bool:
     """Say whether a node of autograd is later than a count of nodes."""
     number: int = node._sequence_nr()
-    return count <= number < 2**63  # that of a leaf is above
+    return number >= count
 
 
 def example_of(number: Any) -> Any:
