@@ -16,6 +16,7 @@ from guards import (
     Guard,
     GuardBuilder,
     LocalSource,
+    ParamBufferSource,
     Source,
     TensorPropertySource,
 )
@@ -64,8 +65,12 @@ def new_tensors(scope: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def parameters_of(layers: int) -> tuple[Any, Any, dict[str, Any]]:
-    """Do the same for all parameters of a Sequential of so many layers."""
+def parameters_of(layers: int, *, as_attributes: bool = False) -> tuple[Any, Any, dict[str, Any]]:
+    """Do the same for all parameters of a Sequential of so many layers.
+
+    Both look into the tables of the modules. As attributes the parameters may be hidden by an
+    entry of a module's own dict, which both rule out then.
+    """
     model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(layers)))
     scope: dict[str, Any] = {"m": model}
     modules: Source = AttrSource(LocalSource("m"), "_modules")
@@ -76,10 +81,13 @@ def parameters_of(layers: int) -> tuple[Any, Any, dict[str, Any]]:
     for name, layer in model._modules.items():
         below = node.dict_getitem_manager(name, "…", layer, plain())
         below = below.get_generic_dict_manager("…", layer.__dict__, plain())
+        for key in layer._parameters if as_attributes else ():
+            below.add_dict_contains_guard(False, key, ["…"], None)
         below = below.dict_getitem_manager("_parameters", "…", layer._parameters, plain())
         for key, value in layer.named_parameters():
             add_tensor(below.dict_getitem_manager(key, "…", value, plain()), value)
-            source = AttrSource(GetItemSource(modules, name), key)
+            kind = AttrSource if as_attributes else ParamBufferSource
+            source = kind(GetItemSource(modules, name), key)
             guards.append(Guard(source, GuardBuilder.TENSOR_MATCH))
     return compile_them(guards, scope), tree, scope
 
@@ -200,6 +208,8 @@ def rows() -> Iterator[Row]:
         yield compared(f"check {count:,} mixed, new tensors", made, 1.0, new_tensors)
     for name, layers in {"1 layer": 1, "100 layers": 100}.items():
         yield compared(f"check parameters, {name}", parameters_of(layers), 1.0)
+        made = parameters_of(layers, as_attributes=True)
+        yield compared(f"check attributes that are parameters, {name}", made, 1.0)
     large = building(1000)
     yield Row("build 1,000 guards", "60 ms", large, 60e-3, at_most(1))
     tensors = building(1000, ("tensors",))

@@ -262,6 +262,10 @@ class Emitter:
         """Write the test that a variable is a class that is kept anyway."""
         return f"{variable} is {self.constant(cls, f'type_{plain_name(cls)}')}"
 
+    def forget_type(self, variable: str) -> None:
+        """Forget a variable's class, of which the test has not been written after all."""
+        self._types.pop(variable, None)
+
     def prove_type(self, variable: str, cls: type) -> None:
         """Remember that past this line a variable's class is exactly ``cls``."""
         self._types[variable] = id(cls)

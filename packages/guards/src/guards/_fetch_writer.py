@@ -45,6 +45,7 @@ class FetchWriter:
         self._lines: list[str] = []
         self._types: dict[Source, TypeCheck] = {}  # to be made as soon as the value is fetched
         self._named: dict[Source, dict[str, None]] = {}  # attributes that lie in tables of modules
+        self._named_in_trees: dict[Source, set[str]] = {}
         self._types_made: dict[int, TypeCheck] = {}
         self._kept: dict[int, bool] = {}  # by id: the builder's values keep their classes
         # By id too, since the checks keep their sources: what each base held, and its table.
@@ -92,11 +93,9 @@ class FetchWriter:
             return
         name, emitter = self._variables[source], self.emitter
         cls, members = type(self._builder.lookup(source)), list(named)
-        look_up = [(check, check.sources) for _, check in self._builder.checks]
-        apart = emitter.constant_of(self, functools.partial(_hold_apart, look_up), "hold_apart")
-        if not emitter.has_type(name, cls):
-            self._lines.append(f"if not ({emitter.is_type(name, cls)}): return {apart}(L, G)")
-            emitter.prove_type(name, cls)
+        apart = self._hold_apart()
+        of_class = "" if emitter.has_type(name, cls) else emitter.is_type(name, cls)
+        emitter.prove_type(name, cls)
         own = emitter.local("own")
         if len(members) > 2:
             known = emitter.constant(frozenset(members), "names_in_tables")
@@ -108,8 +107,36 @@ class FetchWriter:
             tests = [emitter.is_plain(name, cls, member) for member in members]
             hidden = [f"{member!r} not in {own}" for member in members]
         of_dict = f"type({own} := {name}.__dict__) is {emitter.constant(dict, 'type_dict')}"
-        test = " and ".join([*filter(None, tests), of_dict, *hidden])
-        self._lines.append(f"if not ({test}): return {apart}(L, G)")
+        if plain := " and ".join(filter(None, tests)):
+            before = " and ".join(filter(None, [of_class, plain]))
+            self._lines.append(f"if not ({before}): return {apart}(L, G)")
+        elif of_class:
+            emitter.forget_type(name)  # a tree makes that test too
+        test = " and ".join(filter(None, ["" if plain else of_class, of_dict, *hidden]))
+        self._lines.append(_NamesLine(f"if not ({test}): return {apart}(L, G)"))
+        self._lines[-1].owner = source  # type: ignore[attr-defined]
+
+    def _hold_apart(self) -> str:
+        look_up = [(check, check.sources) for _, check in self._builder.checks]
+        name = self.emitter.constant_of(self, functools.partial(_hold_apart, look_up), "hold_apart")
+        self.emitter.truths.add(name)
+        return name
+
+    def _told_by_tree(self, source: ValueSource, entry: Entry) -> bool:
+        """Note what a tree tells of an attribute, and say whether something may hide it."""
+        if type(source) is not AttrSource or entry.cls is None:
+            return False
+        self._named_in_trees.setdefault(source.base, set()).add(source.member)
+        return True
+
+    def _without_what_trees_tell(self, lines: Sequence[str]) -> list[str]:
+        """Leave out the tests of names that trees make."""
+        return [
+            line
+            for line in lines
+            if type(line) is not _NamesLine
+            or not self._named_in_trees.get(line.owner, set()).issuperset(self._named[line.owner])
+        ]
 
     def _place_of(self, source: ValueSource) -> tuple[Source | None, str, Any] | None:
         if source in self._bases:
@@ -285,7 +312,8 @@ class FetchWriter:
         if kind in _TABLES_OF_MODULES and base is not None:
             if known is None and self._is_kept(cls):
                 owner = self._variable(base)  # type: ignore[arg-type]
-                return Entry((owner, kind), key, cls, emitter.is_type(owner, cls))
+                sure = emitter.has_type(owner, cls)
+                return Entry((owner, kind), key, cls, "" if sure else emitter.is_type(owner, cls))
         elif kind == "children" or (kind == "items" and cls is not dict):
             return None
         if base is None:  # Python looks a key up in any mapping as a tree does
@@ -300,6 +328,12 @@ class FetchWriter:
         if known is None:
             known = self._kept[id(cls)] = is_kept_anyway(cls)
         return known
+
+
+class _NamesLine(str):
+    """A line that tests that a module's own dict hides none of its tables' entries."""
+
+    owner: Source
 
 
 class Entry(NamedTuple):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from guards import _fetch, _trees
 from guards import _torch_private as private
-from guards import _trees
 from guards._checks import Check
 from guards._constants import same_constant
 from guards._emit import CompiledLater, may_change
@@ -122,7 +122,7 @@ class GroupWriter(FetchWriter):
             entry = self._entry_of(member.source) if self._used_once(member.source) else None
             if entry is not None and entry.place not in place_of:
                 place_of[entry.place] = len(parts)
-                parts.append(Table({}, entry.cls, entry.place[1], entry.of_any_mapping))
+                parts.append(Table({}, entry.cls, entry.place[1], entry.of_any_mapping, []))
                 asked.append(entry.place[0])
                 again.append([])
                 classes.append((entry.cls or dict) if entry.unless_sure else None)
@@ -137,6 +137,8 @@ class GroupWriter(FetchWriter):
                 classes.append(None)
             else:
                 table.leaves[entry.key] = leaf
+                if self._told_by_tree(member.source, entry):
+                    table.bare.append(entry.key)
                 again[place].append(member)
         value = asked[0] if len(asked) == 1 else f"({', '.join(asked)})"
         sure = " and ".join(unsure)
@@ -150,8 +152,8 @@ class GroupWriter(FetchWriter):
         for known in {id(known): known for known in by_address}.values():
             self.emitter.ends_with(known, self.emitter.name_of_tree(tree, group.kind))
         vital = [m.expected for m in group.members if m.kind in ("identity", "type")]
-        for value in {id(value): value for value in vital}.values():
-            self.emitter.is_vital(value)
+        for each_vital in {id(expected): expected for expected in vital}.values():
+            self.emitter.is_vital(each_vital)
         if group.kind == "nodes":
             plain = dict.fromkeys(
                 self.emitter.still_plain(member.expected, member.check.reads)
@@ -168,6 +170,11 @@ class GroupWriter(FetchWriter):
             values = f"{self.emitter.constant(look_up, 'look_up')}(L, G)"
             # torch looks into a dict alone; into another mapping Python does, value by value.
             test += f" or not ({sure}) and {each}({values})"
+        bare = [tuple(part.bare) if isinstance(part, Table) else () for part in parts]
+        if any(bare):
+            hide = self.emitter.truth(functools.partial(_hide_any, bare), "hide_any")
+            given = value if len(asked) > 1 else f"({value},)"
+            test += f" or {hide}({given}) and {self._hold_apart()}(L, G)"
         self._refuse_unless(test)
 
     def _written_apart(self, checks: Sequence[Check]) -> str:
@@ -235,6 +242,17 @@ class GroupWriter(FetchWriter):
         """Give the value that a check was made for, or one like it."""
         own = getattr(member.check, "example", None)
         return self._builder.lookup(member.source) if own is None else own
+
+
+def _hide_any(bare: Sequence[Sequence[str]], values: Sequence[Any]) -> bool:
+    """Tell whether a module has an entry of its own that hides one of its tables."""
+    for names, value in zip(bare, values, strict=True):
+        own = _fetch.instance_dict(value) if names else None
+        if own is None and names:
+            return True  # let the checks by themselves tell
+        if own is not None and any(name in own for name in names):
+            return True
+    return False
 
 
 def _hold_each(checks: Sequence[Any], values: Sequence[object]) -> bool:

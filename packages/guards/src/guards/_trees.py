@@ -31,12 +31,16 @@ class Leaf(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A dict that holds values, or such a dict of a module of class ``cls``, or any mapping."""
+    """A dict that holds values, or such a dict of a module of class ``cls``, or any mapping.
+
+    ``bare`` lists the keys that the module's own dict must not have, where it would hide them.
+    """
 
     leaves: dict[Any, Leaf]
     cls: type | None
     name: str
     is_any_mapping: bool
+    bare: list[str]
 
 
 def can_be_made() -> bool:
@@ -68,6 +72,8 @@ def tree_of(parts: Sequence[Leaf | Table]) -> tuple[Any, list[object]]:
         if part.cls is not None:
             node.add_type_match_guard(id(part.cls), ["class"], None)
             node = node.get_generic_dict_manager("__dict__", None, kind)
+            for key in part.bare:
+                node.add_dict_contains_guard(False, key, ["hidden"], None)
             node = node.getitem_manager(part.name, part.name, None, kind)
         if not part.is_any_mapping:
             node.add_type_match_guard(id(dict), ["dict"], None)

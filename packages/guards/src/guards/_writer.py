@@ -56,7 +56,7 @@ class Writer(GroupWriter):
                 self._write_tree(group)
             else:
                 getattr(self, f"_write_{group.kind}")(group, self._values(group))
-        return self._function("check", self._lines)
+        return self._function("check", self._without_what_trees_tell(self._lines))
 
     def _function(self, name: str, lines: Sequence[str]) -> str:
         """Write the definition of a function of ``L`` that has these lines."""
