@@ -670,3 +670,105 @@ def test_view_by_the_size_of_a_wrapper_follows_and_does_not_keep_it(name: str) -
     copy, part = copy_together((x, view))
     part.fill_(5)
     assert _plain(copy) == [[5.0] * 4] * 3
+
+
+@pytest.mark.slow
+def test_compiled_loss_leaves_the_gradient_of_the_next_as_it_is() -> None:
+    torch._dynamo.reset()
+
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.cross_entropy_loss.default)
+    def loss(
+        self: Any,
+        target: Any,
+        weight: Any = None,
+        reduction: int = 1,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> Any:
+        return Own(F.cross_entropy(self.elem, target))
+
+    plain, target = torch.randn(4, 3, requires_grad=True), torch.tensor([0, 2, 1, 1])
+    want = torch.autograd.grad(F.cross_entropy(plain, target), plain)[0]
+    compiled = torch.compile(F.cross_entropy, backend="aot_eager")
+    for call in (compiled, F.cross_entropy):
+        x: Any = Own(plain.detach().clone()).requires_grad_()
+        call(x, target).backward()
+        assert torch.allclose(x.grad.elem, want)
+
+
+@pytest.mark.slow
+def test_compiled_dropout_has_the_gradient_of_what_it_drew() -> None:
+    torch._dynamo.reset()
+
+    class Drops(WrapperTensor):
+        elem: torch.Tensor
+
+    @Drops.table.implements(aten.dropout.default)
+    def dropout(input: Any, p: Any, train: Any) -> Any:
+        return Drops(F.dropout(input.elem, p, train))
+
+    x: Any = Drops(torch.ones(64)).requires_grad_()
+    y: Any = torch.compile(lambda x: F.dropout(x * 1, 0.5), backend="aot_eager")(x)
+    y.sum().backward()
+    assert 0 < int(y.elem.count_nonzero()) < 64
+    assert torch.equal(x.grad.elem, y.elem)
+
+
+def test_write_has_the_gradient_of_an_alias_before_it() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.multiply_.Tensor)
+    def multiply(self: Any, other: Any) -> Any:
+        self.elem.multiply_(other)
+        return self
+
+    leaf: Any = Own(torch.ones(3)).requires_grad_()
+    x = leaf * 3
+    x.multiply_(x.elem)
+    x.sum().backward()
+    assert leaf.grad.elem.tolist() == [9.0] * 3
+
+
+class Broadcasts(WrapperTensor):
+    """Wraps each result of broadcast_tensors, those of plain tensors too."""
+
+    elem: torch.Tensor
+
+
+@Broadcasts.table.implements(aten.broadcast_tensors.default)
+def _broadcast(tensors: Any) -> Any:
+    plain = [t.elem if isinstance(t, Broadcasts) else t for t in tensors]
+    return [Broadcasts(t) for t in torch.broadcast_tensors(*plain)]
+
+
+def test_result_of_a_wrapper_beside_that_of_a_plain_tensor_is_its_view() -> None:
+    leaf: Any = Broadcasts(torch.ones(1, 3)).requires_grad_()
+    x = leaf * 1
+    first, _ = torch.broadcast_tensors(x, torch.zeros(1, 3))
+    first.mul_(2)
+    x.sum().backward()
+    assert leaf.grad.elem.tolist() == [[2.0] * 3]
+    y = leaf * 1
+    loss = F.mse_loss(y, torch.zeros(1, 3), reduction="sum")
+    with torch.no_grad():
+        y.fill_(100.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.slow
+def test_results_of_a_wrapper_and_a_plain_tensor_compile() -> None:
+    torch._dynamo.reset()
+
+    def call(a: Any, b: Any) -> Any:
+        return torch.broadcast_tensors(a, b)[0] * 2
+
+    x: Any = Broadcasts(torch.ones(3, 1)).requires_grad_()
+    got: Any = torch.compile(call, backend="aot_eager")(x, torch.ones(1, 3))
+    got.sum().backward()
+    assert torch.equal(got.elem, torch.full((3, 3), 2.0))
+    assert torch.equal(x.grad.elem, torch.full((3, 1), 6.0))

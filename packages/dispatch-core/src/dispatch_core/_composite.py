@@ -41,8 +41,8 @@ def keep_composite(*ops: Any) -> Scope:
     they may be written before; that is known of aten's operators, not of those of libraries.
     Results that share memory with an argument are the views that torch itself would have made,
     with torch's own nodes, so they can be written to as ever. Under vmap, torch.func.grad,
-    forward-mode differentiation and torch.jit.trace the parts arrive all the same, and so they do
-    of a write that autograd refuses.
+    forward-mode differentiation and torch.jit.trace the parts arrive all the same; so they do of
+    a write that autograd refuses, and where torch.compile traces the gradient of random numbers.
 
     Only the entering thread is affected, and those it carries along by `propagate_modes`. It
     nests, and leaves torch as it was. Also a decorator.

@@ -25,6 +25,7 @@ from dispatch_core._call_tensors import (
 )
 from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
+from dispatch_core._registry import handle_of
 
 __all__ = ["GradientNeeds", "LikePlain", "gradient_needs"]
 
@@ -35,11 +36,13 @@ Tensor = torch.Tensor
 class GradientNeeds:
     """The positions of the tensors whose values it needs; which results depend on what has one.
 
-    All of them, and None, where the parts cannot run without data.
+    All of them, and None, where the parts cannot run without data. And whether the parts draw
+    random numbers.
     """
 
     values: frozenset[int]
     results: tuple[bool, ...] | None
+    draws: bool
 
 
 _known: dict[Any, GradientNeeds] = {}
@@ -55,7 +58,7 @@ def gradient_needs(
     the positions `written`; `state` is what else the parts depend on. Of symbolic sizes one
     example each is looked at, which settles nothing.
     """
-    all_of_them = GradientNeeds(frozenset(range(len(tensors))), None)
+    all_of_them = GradientNeeds(frozenset(range(len(tensors))), None, handle_of(op).facts.random)
     if op.namespace != "aten" or not private.saved_tensors_are_told():
         return all_of_them  # parts in Python may keep what they like, and look at values
     try:
@@ -93,6 +96,7 @@ def _find(
             nothing_kept(),
             torch.enable_grad(),
             private.telling_saved_tensors(),
+            private.disable_python_dispatcher(),
             torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
             _nothing_drawn(),
             follow,
@@ -106,7 +110,8 @@ def _find(
         values: frozenset[int] = frozenset().union(*map(follow.made_from, saved))
     except Exception:  # two devices, data that decides, sizes that are symbols
         return None
-    return GradientNeeds(values, tuple(result.requires_grad for result in results))
+    needing = tuple(result.requires_grad for result in results)
+    return GradientNeeds(values, needing, follow.draws)
 
 
 def _are_told(saved: list[Tensor]) -> bool:
@@ -148,16 +153,19 @@ class _Follow(QuietMode):
     def __init__(self, arguments: Sequence[Tensor]) -> None:
         self._sources: dict[int, frozenset[int]] = {}
         self._alive: list[Tensor] = []  # so that no storage is mistaken for another
+        self._all = frozenset(range(len(arguments)))
+        self.draws = False
         for position, tensor in enumerate(arguments):
             self._note(tensor, frozenset([position]))
 
     def made_from(self, tensor: Tensor) -> frozenset[int]:
-        """Give the positions of the arguments that a tensor is made from."""
-        return self._sources.get(_storage(tensor), frozenset())
+        """Give the positions of the arguments that a tensor is made from; all if nobody saw it."""
+        return self._sources.get(_storage(tensor), self._all)
 
     def _note(self, tensor: Tensor, sources: frozenset[int]) -> None:
         self._alive.append(tensor)
-        self._sources[_storage(tensor)] = self.made_from(tensor) | sources
+        storage = _storage(tensor)
+        self._sources[storage] = self._sources.get(storage, frozenset()) | sources
 
     def __torch_dispatch__(
         self,
@@ -169,6 +177,7 @@ class _Follow(QuietMode):
         kwargs = kwargs or {}
         with private.disable_dispatch():
             result = func(*args, **kwargs)
+        self.draws = self.draws or torch.Tag.nondeterministic_seeded in func.tags
         namespace, _, name = func._schema.name.partition("::")
         made: list[Tensor] = []
         walk(result, made.append)

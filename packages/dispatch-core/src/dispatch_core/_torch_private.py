@@ -40,6 +40,7 @@ __all__ = [
     "constant_in_dynamo",
     "data_pointer",
     "disable_dispatch",
+    "disable_python_dispatcher",
     "disable_torch_function",
     "disabled_torch_dispatch",
     "dispatch_keys",
@@ -59,6 +60,7 @@ __all__ = [
     "is_alias_of",
     "is_functorch_call",
     "is_made_since",
+    "is_traced",
     "jit_is_tracing",
     "key_is_set",
     "live_defaults",
@@ -585,6 +587,20 @@ def telling_saved_tensors() -> Iterator[None]:
         yield
     finally:
         _set_hooks_tracing(before)
+
+
+disable_python_dispatcher: Callable[[], AbstractContextManager[None]] = look_up(
+    torch._C, "_DisablePythonDispatcher"
+)
+"""Leave torch's decompositions in Python out, which torch.compile has in."""
+
+_get_mode: Callable[[Any], object] = look_up(torch._C, "_get_dispatch_mode")
+_proxy_mode: Any = look_up(look_up(torch._C, "_TorchDispatchModeKey"), "PROXY")
+
+
+def is_traced() -> bool:
+    """Say whether make_fx, as part of torch.compile too, writes down what runs."""
+    return _get_mode(_proxy_mode) is not None
 
 
 def nodes_made() -> int:

@@ -13,7 +13,7 @@ from dispatch_core._autocast import Autocast
 from dispatch_core._call_tensors import fill, walk
 from dispatch_core._gradient_needs import GradientNeeds, LikePlain, gradient_needs
 from dispatch_core._registry import handle_of
-from dispatch_core._whole_view import as_views, shares_memory
+from dispatch_core._whole_view import as_views, shares_data
 
 __all__ = ["WholeCall"]
 
@@ -28,7 +28,7 @@ class WholeCall:
 
     `needs_parts` says that only the parts do what torch does: out= with gradients, which torch
     refuses; writes that autograd refuses; operators that change what autograd itself keeps of a
-    tensor.
+    tensor; those that draw random numbers for a gradient that is traced.
     """
 
     def __init__(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -41,12 +41,16 @@ class WholeCall:
         self.needs_gradient = torch.is_grad_enabled() and any(
             tensor.requires_grad for tensor in self.tensors
         )
-        self.needs_parts = self.needs_gradient and self._writes_oddly()
         self._random = _RandomState(self)
         self._needs: GradientNeeds | None = None
         self._before: dict[int, Tensor] = {}
         self._not_given_back: list[int] = []
         self._flat_result: list[Tensor] | None = None
+        self.needs_parts = self.needs_gradient and (
+            self._writes_oddly()
+            # What is traced draws anew in the backward.
+            or (private.is_traced() and self._find_needs().draws)
+        )
         self._result_template: Any = None
 
     def _find_written(self) -> list[int]:
@@ -155,7 +159,7 @@ class WholeCall:
                 position: tensor.clone()
                 for position, tensor in enumerate(self.tensors)
                 if position in needed
-                and any(shares_memory(tensor, self.tensors[at]) for at in self._written)
+                and any(shares_data(tensor, self.tensors[at]) for at in self._written)
             }
             self._random.save()
         written = [self.tensors[position] for position in self._written]

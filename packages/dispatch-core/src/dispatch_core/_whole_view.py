@@ -29,7 +29,7 @@ from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
 from dispatch_core._no_dispatch import is_memoryless
 
-__all__ = ["as_views", "shares_memory"]
+__all__ = ["as_views", "shares_data", "shares_memory"]
 
 Tensor = torch.Tensor
 Parts = Callable[..., Any]
@@ -57,13 +57,19 @@ def as_views(
         return None
     parts: Any = private.composite_kernel(op)
     plan = _make_plan(op, parts, template, tensors)
-    if plan is None or not plan.fits(tensors, results):
+    fitting = None if plan is None else plan.fitting(tensors, results)
+    if plan is None or fitting is None:
         return None
     views: list[Tensor] = []
     args, kwargs = fill(template, list(tensors))
-    with nothing_kept(), _Answer(plan, results):
-        walk(parts(*args, **kwargs), views.append)
-    return views
+    try:
+        with nothing_kept(), _Answer(plan, results, fitting):
+            walk(parts(*args, **kwargs), views.append)
+    except _NoViews:  # in a trace they may go another way than on stand-ins
+        return None
+    return [
+        view if fits else result for view, result, fits in zip(views, results, fitting, strict=True)
+    ]
 
 
 def shares_memory(one: Tensor, other: Tensor) -> bool:
@@ -74,6 +80,15 @@ def shares_memory(one: Tensor, other: Tensor) -> bool:
         return private.is_alias_of(one, other)
     except RuntimeError:  # some layouts have no storage
         return False
+
+
+def shares_data(one: Tensor, other: Tensor) -> bool:
+    """Say whether what is written into one tensor may be seen in the other, inside of it too."""
+    return shares_memory(one, other) or any(
+        bool(shares(*pair))
+        for pair in ((one, other), (other, one))
+        if (shares := getattr(type(pair[0]), "_shares_inner_tensors", None)) is not None
+    )
 
 
 def _may_share(
@@ -141,25 +156,32 @@ class _Plan:
 
     parts: list[_Part]
     origins: list[Origin]
+    needing: list[bool]  # which of them have a gradient
     on_stand_ins: bool
 
-    def fits(self, tensors: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
-        """Say whether a handler answered with what the parts give."""
+    def fitting(self, tensors: Sequence[Tensor], results: Sequence[Tensor]) -> list[bool] | None:
+        """Say which results are what the parts give.
+
+        None where none is, or one is not that has a gradient, which only a node could give it.
+        """
         if len(results) != len(self.origins):
-            return False
-        seen: set[int] = set()
-        for result, (part, at) in zip(results, self.origins, strict=True):
-            if part != _ARGUMENT:
-                if result.is_inference() and not any(t.is_inference() for t in tensors):
-                    return False  # which torch takes for no view
-                if not self._is_like(result, self.parts[part].results[at]):
-                    return False
-                seen.add(id(result))
-            elif result is tensors[at] or _has_data_of(result, tensors[at]):
-                seen.add(id(tensors[at]))  # which is what the parts give
-            else:
-                return False
-        return len(seen) == len(set(self.origins))
+            return None
+        fits = [self._fits(tensors, *pair) for pair in zip(results, self.origins, strict=True)]
+        if not any(fits) or any(n and not fit for n, fit in zip(self.needing, fits, strict=True)):
+            return None
+        seen = {id(result) for result, fit in zip(results, fits, strict=True) if fit}
+        origins = {origin for origin, fit in zip(self.origins, fits, strict=True) if fit}
+        # Results that are the argument may be wrappers made anew of it.
+        anew = any(part == _ARGUMENT for part, _ in origins)
+        return fits if anew or len(seen) == len(origins) else None
+
+    def _fits(self, tensors: Sequence[Tensor], result: Tensor, origin: Origin) -> bool:
+        part, at = origin
+        if part == _ARGUMENT:
+            return result is tensors[at] or _has_data_of(result, tensors[at])
+        if result.is_inference() and not any(t.is_inference() for t in tensors):
+            return False  # which torch takes for no view
+        return self._is_like(result, self.parts[part].results[at])
 
     def _is_like(self, result: Tensor, wanted: Tensor) -> bool:
         if result._is_view() or result.requires_grad:  # a handler has seen to it
@@ -200,7 +222,9 @@ def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) 
             places.setdefault(id(result), (index, at))
     if not all(id(result) in places for result in results):
         return None
-    return _Plan(watch.parts, [places[id(result)] for result in results], bool(stand_ins))
+    origins = [places[id(result)] for result in results]
+    needing = [result.requires_grad for result in results]
+    return _Plan(watch.parts, origins, needing, bool(stand_ins))
 
 
 def _note_computing(op: Any, template: Any, tensors: Sequence[Tensor]) -> None:
@@ -249,9 +273,10 @@ class _Watch(QuietMode):
 class _Answer(QuietMode):
     """Gives the parts what the handlers answered, and what leads there."""
 
-    def __init__(self, plan: _Plan, results: Sequence[Tensor]) -> None:
+    def __init__(self, plan: _Plan, results: Sequence[Tensor], fitting: Sequence[bool]) -> None:
         self._plan = plan
-        self._answers = dict(zip(plan.origins, results, strict=True))
+        answers = zip(plan.origins, results, fitting, strict=True)
+        self._answers = {origin: result for origin, result, fits in answers if fits}
         self._next = 0
 
     def __torch_dispatch__(
@@ -267,6 +292,8 @@ class _Answer(QuietMode):
                 return parts(*args, **(kwargs or {}))
         index = self._next
         self._next += 1
+        if index >= len(self._plan.parts) or self._plan.parts[index].func is not func:
+            raise _NoViews
         part = self._plan.parts[index]
         answers = [self._answers.get((index, at)) for at in range(len(part.results))]
         if all(answer is not None for answer in answers):
