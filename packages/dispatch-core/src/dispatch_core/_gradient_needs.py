@@ -68,8 +68,8 @@ def gradient_needs(
     except (TypeError, SymbolicSizeError):  # also: something that cannot be compared
         return all_of_them
     if known is None:
-        known = _find(op, template, tensors, written)
-        if known is None:
+        known = _find(op, template, tensors, written, all_of_them)
+        if known is None:  # torch does not tell at the moment
             return all_of_them
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
@@ -78,7 +78,11 @@ def gradient_needs(
 
 
 def _find(
-    op: Any, template: Any, tensors: Sequence[Tensor], written: Sequence[int]
+    op: Any,
+    template: Any,
+    tensors: Sequence[Tensor],
+    written: Sequence[int],
+    all_of_them: GradientNeeds,
 ) -> GradientNeeds | None:
     parts: Any = private.composite_kernel(op)
     saved: list[Tensor] = []
@@ -109,7 +113,7 @@ def _find(
             walk(parts(*args, **kwargs), results.append)
         values: frozenset[int] = frozenset().union(*map(follow.made_from, saved))
     except Exception:  # two devices, data that decides, sizes that are symbols
-        return None
+        return all_of_them
     needing = tuple(result.requires_grad for result in results)
     return GradientNeeds(values, needing, follow.draws)
 

@@ -567,9 +567,6 @@ def in_functorch_transform() -> bool:
     return _transform() is not None
 
 
-_next_node: Callable[[], int] = look_up(torch.autograd, "_get_sequence_nr")
-
-
 _set_hooks_tracing: Callable[[bool], bool] = look_up(_autograd, "_saved_tensors_hooks_set_tracing")
 _hooks_are_enabled: Callable[[], bool] = look_up(_autograd, "_saved_tensors_hooks_is_enabled")
 
@@ -603,6 +600,9 @@ def is_traced() -> bool:
     return _get_mode(_proxy_mode) is not None
 
 
+_next_node: Callable[[], int] = look_up(torch.autograd, "_get_sequence_nr")
+
+
 def nodes_made() -> int:
     """Count the nodes of autograd that this thread has made, by which later ones are known."""
     return _next_node()
@@ -616,7 +616,10 @@ def is_made_since(node: Any, count: int) -> bool:
 
 def example_of(number: Any) -> Any:
     """Give the number that a symbolic one stood for when it was traced, or None."""
-    return getattr(number.node, "hint", None)
+    try:
+        return number.node.hint
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def is_functorch_call(keys: Any) -> bool:
