@@ -337,6 +337,7 @@ def test_leaving_a_mode_that_is_not_open_here_is_an_error() -> None:
     with pytest.raises(ModeStateError, match="not open in this thread"), mode:
         torch.utils._python_dispatch._pop_mode()
     assert stack() == []
+    assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()
 
 
 # ── surroundings ────────────────────────────────────────────────────────────────────────────────

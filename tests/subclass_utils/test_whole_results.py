@@ -772,3 +772,48 @@ def test_results_of_a_wrapper_and_a_plain_tensor_compile() -> None:
     got.sum().backward()
     assert torch.equal(got.elem, torch.full((3, 3), 2.0))
     assert torch.equal(x.grad.elem, torch.full((3, 1), 6.0))
+
+
+@pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("name", ["meshgrid", "broadcast_tensors"])
+def test_views_of_wrappers_and_plain_tensors_follow_writes(
+    name: str, first: bool, second: bool, needs: bool
+) -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    def answer(func: Any, *args: Any, **kwargs: Any) -> Any:
+        plain = [t.elem if isinstance(t, Own) else t for t in args[0]]
+        return [Own(t) for t in func(plain, **kwargs)]
+
+    register: Any = Own.table.implements(aten.meshgrid, aten.broadcast_tensors)
+    register(answer)
+
+    def run(wrap: Any, other: Any) -> list[Any]:
+        leaf = wrap(torch.tensor([1.0, 2.0, 3.0])).requires_grad_()
+        x, y = leaf.clone(), other(torch.ones(3)).requires_grad_(needs)
+        call: Any = getattr(aten, name)
+        result = call([x, y * 1])[0]
+        x.mul_(2)
+        (result * result).sum().backward()
+        return [result._is_view(), _plain(leaf.grad)]
+
+    assert run(Own if first else torch.clone, Own if second else torch.clone) == run(
+        torch.clone, torch.clone
+    )
+
+
+def test_list_of_which_a_handler_changes_one_keeps_what_it_gave() -> None:
+    class Own(WrapperTensor):
+        elem: torch.Tensor
+
+    @Own.table.implements(aten.chunk.default)
+    def chunk(self: Any, chunks: int, dim: int = 0) -> Any:
+        first, second = self.elem.chunk(chunks, dim)
+        return [Own(first), Own(second * 3)]
+
+    leaf: Any = Own(torch.ones(4), requires_grad=True)
+    parts = (leaf * 1).chunk(2)
+    assert [part.elem.tolist() for part in parts] == [[1.0, 1.0], [3.0, 3.0]]

@@ -125,8 +125,8 @@ def look_of_call(op: Any, template: Any, tensors: Sequence[Tensor]) -> Any:
 def _look(tensor: Tensor) -> tuple[Any, ...]:
     strided = tensor.layout is torch.strided
     sizes = with_examples((*tensor.size(), *tensor.stride()) if strided else (*tensor.size(),))
-    bits = tensor.is_conj(), tensor.is_neg()
-    return (*sizes, tensor.layout, tensor.dtype, tensor.requires_grad, bits)
+    bits = tensor.is_conj(), tensor.is_neg(), private.has_python_key(tensor)
+    return (*sizes, tensor.layout, tensor.dtype, tensor.device, tensor.requires_grad, bits)
 
 
 def _frozen(value: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from dispatch_core._kept import is_kept, kept_scopes
 from dispatch_core._registry import handle_of
 from dispatch_core._scopes import Scope
 from dispatch_core._whole_call import WholeCall
+from dispatch_core._whole_view import OnlyPartsError
 
 __all__ = ["is_kept", "keep_composite", "kernel_for_classes", "kernels_held", "stand_behind"]
 
@@ -167,7 +168,10 @@ def _kernel(op: Any) -> Callable[..., Any]:
         call = WholeCall(op, args, kwargs)
         if call.needs_parts:
             return _as_if_not_kept(op, keys, args, kwargs)
-        return call.run(_hand_to_python)
+        try:
+            return call.run(_hand_to_python)
+        except OnlyPartsError:
+            return _as_if_not_kept(op, keys, args, kwargs)
 
     kernel.__name__ = kernel.__qualname__ = f"keep_composite[{op.name()}]"
     private.skip_in_dynamo(kernel)
@@ -214,7 +218,8 @@ def kernel_for_classes(
         if not (is_kept(op) or stops(keys)) and is_wanted(args, kwargs):
             call = WholeCall(op, args, kwargs)
             if not (call.needs_parts or call.has_tangents()):
-                return finish(call.run(_hand_to_python))
+                with suppress(OnlyPartsError):
+                    return finish(call.run(_hand_to_python))
         return private.call_below(key, op, keys, args, kwargs)
 
     kernel.__name__ = kernel.__qualname__ = f"whole[{op.name()}]"

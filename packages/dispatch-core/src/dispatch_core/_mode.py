@@ -130,13 +130,19 @@ class DispatchMode(TorchDispatchMode):
         if own is not None and not _is_marked(own):
             self.__dict__["__torch_dispatch__"] = _honest_of_instance(own, self)
         _flags.note_entered()
-        return super().__enter__()  # type: ignore[no-untyped-call,no-any-return]
+        try:
+            return super().__enter__()  # type: ignore[no-untyped-call,no-any-return]
+        except BaseException:
+            _flags.note_left()
+            raise
 
     @private.skip_in_dynamo
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
-        with brought_to_top(self):
-            super().__exit__(exc_type, exc_val, exc_tb)  # type: ignore[no-untyped-call]
-        _flags.note_left()
+        try:
+            with brought_to_top(self):
+                super().__exit__(exc_type, exc_val, exc_tb)  # type: ignore[no-untyped-call]
+        finally:  # also of a mode that somebody has taken off
+            _flags.note_left()
 
 
 class _Flags:
@@ -161,7 +167,7 @@ class _Flags:
     def note_left(self) -> None:
         """Put the flags back when the last mode has been left."""
         with self._lock:
-            self._open -= 1
+            self._open = max(self._open - 1, 0)
             if not self._open:
                 private.set_mode_flags(self._before)
 

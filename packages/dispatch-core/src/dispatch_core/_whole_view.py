@@ -29,7 +29,7 @@ from dispatch_core._kept import nothing_kept
 from dispatch_core._mode_stack import QuietMode
 from dispatch_core._no_dispatch import is_memoryless
 
-__all__ = ["as_views", "shares_data", "shares_memory"]
+__all__ = ["OnlyPartsError", "as_views", "shares_data", "shares_memory"]
 
 Tensor = torch.Tensor
 Parts = Callable[..., Any]
@@ -45,6 +45,10 @@ class _NoViews(Exception):
     """Leaves a composite operator at a part that is no view."""
 
 
+class OnlyPartsError(Exception):
+    """Some of the results are to be views, and others, which are none, have a gradient."""
+
+
 def as_views(
     op: Any, template: Any, tensors: Sequence[Tensor], results: Sequence[Tensor]
 ) -> Sequence[Tensor] | None:
@@ -52,6 +56,8 @@ def as_views(
 
     `template` is the call's (args, kwargs) with holes for `tensors`. None means that they are
     none: the operator computes, or a handler answered with something else than its parts give.
+
+    Raises: OnlyPartsError where only the parts can give both views and gradients.
     """
     if not results or not _may_share(op, template, tensors, results):
         return None
@@ -157,18 +163,28 @@ class _Plan:
     parts: list[_Part]
     origins: list[Origin]
     needing: list[bool]  # which of them have a gradient
+    given: list[Tensor]  # the arguments, or what stood in for them
     on_stand_ins: bool
 
     def fitting(self, tensors: Sequence[Tensor], results: Sequence[Tensor]) -> list[bool] | None:
         """Say which results are what the parts give.
 
-        None where none is, or one is not that has a gradient, which only a node could give it.
+        None where none is, or where one has a gradient and is something else.
+
+        Raises: OnlyPartsError where that is a wrapper of what a plain tensor gave.
         """
         if len(results) != len(self.origins):
             return None
         fits = [self._fits(tensors, *pair) for pair in zip(results, self.origins, strict=True)]
-        if not any(fits) or any(n and not fit for n, fit in zip(self.needing, fits, strict=True)):
+        if not any(fits):
             return None
+        for result, origin, needs, fit in zip(
+            results, self.origins, self.needing, fits, strict=True
+        ):
+            if needs and not fit:
+                if not self._is_wrapper_of_plain(tensors, result, origin):
+                    return None
+                raise OnlyPartsError
         seen = {id(result) for result, fit in zip(results, fits, strict=True) if fit}
         origins = {origin for origin, fit in zip(self.origins, fits, strict=True) if fit}
         # Results that are the argument may be wrappers made anew of it.
@@ -181,7 +197,24 @@ class _Plan:
             return result is tensors[at] or _has_data_of(result, tensors[at])
         if result.is_inference() and not any(t.is_inference() for t in tensors):
             return False  # which torch takes for no view
+        if self._is_wrapper_of_plain(tensors, result, origin):
+            return False
         return self._is_like(result, self.parts[part].results[at])
+
+    def _is_wrapper_of_plain(
+        self, tensors: Sequence[Tensor], result: Tensor, origin: Origin
+    ) -> bool:
+        """Say whether a handler wrapped what the operator views of a plain tensor."""
+        if not self.on_stand_ins or not private.has_python_key(result):
+            return False
+        part, at = origin
+        if part == _ARGUMENT:
+            return not private.has_python_key(tensors[at])
+        wanted = self.parts[part].results[at]
+        return not any(
+            private.has_python_key(tensor) and shares_memory(given, wanted)
+            for tensor, given in zip(tensors, self.given, strict=True)
+        )
 
     def _is_like(self, result: Tensor, wanted: Tensor) -> bool:
         if result._is_view() or result.requires_grad:  # a handler has seen to it
@@ -199,13 +232,31 @@ def _geometry(tensor: Tensor) -> Any:
 
 
 def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) -> _Plan | None:
-    """Run the parts with nobody watching, on stand-ins for what has no memory."""
+    """Run the parts with nobody watching, on stand-ins for what has no memory.
+
+    Parts that look at two tensors want them on one device, so stand-ins are made for the others
+    too, unless the parts read those.
+    """
+    wrapped = [private.has_python_key(tensor) for tensor in tensors]
+    whole = [True] * len(tensors)
+    for stands_in in [whole, wrapped] if any(wrapped) and not all(wrapped) else [wrapped]:
+        plan = _run_parts(parts, template, tensors, stands_in)
+        if plan is not None:
+            return plan
+    if not _says_views(op):
+        _note_computing(op, template, tensors)
+    return None
+
+
+def _run_parts(
+    parts: Parts, template: Any, tensors: Sequence[Tensor], stands_in: Sequence[bool]
+) -> _Plan | None:
     stand_ins: dict[int, Tensor] = {}
     watch = _Watch()
     results: list[Tensor] = []
     try:
-        for tensor in tensors:
-            if private.has_python_key(tensor) and id(tensor) not in stand_ins:
+        for tensor, needed in zip(tensors, stands_in, strict=True):
+            if needed and id(tensor) not in stand_ins:
                 stand_ins[id(tensor)] = without_data(tensor)
         given = [stand_ins.get(id(tensor), tensor) for tensor in tensors]
         moved = {tensor.device for tensor in tensors if id(tensor) in stand_ins}
@@ -213,8 +264,6 @@ def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) 
         with nothing_kept(), watch:
             walk(parts(*args, **kwargs), results.append)
     except Exception:  # also: two devices, data that decides
-        if not _says_views(op):
-            _note_computing(op, template, tensors)
         return None
     places: dict[int, Origin] = {id(tensor): (_ARGUMENT, at) for at, tensor in enumerate(given)}
     for index, part in enumerate(watch.parts):
@@ -224,7 +273,7 @@ def _make_plan(op: Any, parts: Parts, template: Any, tensors: Sequence[Tensor]) 
         return None
     origins = [places[id(result)] for result in results]
     needing = [result.requires_grad for result in results]
-    return _Plan(watch.parts, origins, needing, bool(stand_ins))
+    return _Plan(watch.parts, origins, needing, given, bool(stand_ins))
 
 
 def _note_computing(op: Any, template: Any, tensors: Sequence[Tensor]) -> None:
