@@ -185,11 +185,13 @@ class _Plan:
                 if not self._is_wrapper_of_plain(tensors, result, origin):
                     return None
                 raise OnlyPartsError
-        seen = {id(result) for result, fit in zip(results, fits, strict=True) if fit}
-        origins = {origin for origin, fit in zip(self.origins, fits, strict=True) if fit}
-        # Results that are the argument may be wrappers made anew of it.
-        anew = any(part == _ARGUMENT for part, _ in origins)
-        return fits if anew or len(seen) == len(origins) else None
+        seen: set[int] = set()
+        origins: set[Origin] = set()
+        for result, (part, at), fit in zip(results, self.origins, fits, strict=True):
+            if fit:  # one that is the argument may be a wrapper made anew of it
+                seen.add(id(tensors[at] if part == _ARGUMENT else result))
+                origins.add((part, at))
+        return fits if len(seen) == len(origins) else None
 
     def _fits(self, tensors: Sequence[Tensor], result: Tensor, origin: Origin) -> bool:
         part, at = origin

@@ -23,11 +23,11 @@ from dispatch_core._for_subclass_utils import (
 
 from subclass_utils._outside import give_keys
 from subclass_utils._roles import each_in
+from subclass_utils._shared_data import in_one_memory
 from subclass_utils._torch_private import (
     COMPOSITE_KEY,
     composite_key,
     fall_through,
-    is_alias_of,
     is_composite_implicit,
     register_kernels,
     share_storage,
@@ -137,7 +137,7 @@ def has_data_of(one: Any, other: Any) -> bool:
 def shares_inner_tensors(one: Any, other: Any) -> bool:
     """Say whether a wrapper and another tensor have an inner tensor, or its memory, in common."""
     mine, theirs = [*_innermost(one)], [*_innermost(other)]
-    return any(a is b or _is_alias(a, b) for a in mine for b in theirs)
+    return any(in_one_memory(a, b) for a in mine for b in theirs)
 
 
 def _innermost(tensor: Any) -> Iterator[Any]:
@@ -151,13 +151,6 @@ def _innermost(tensor: Any) -> Iterator[Any]:
             yield from _innermost(inner)
 
 
-def _is_alias(one: Any, other: Any) -> bool:
-    try:
-        return is_alias_of(one, other)
-    except RuntimeError:  # some layouts have no storage
-        return False
-
-
 def _is_same(one: Any, other: Any) -> bool:
     if one is other:
         return True
@@ -167,8 +160,7 @@ def _is_same(one: Any, other: Any) -> bool:
         return has_data_of(one, other)
     return (
         type(one) is type(other) is torch.Tensor
-        and one.layout is other.layout is torch.strided
-        and is_alias_of(one, other)
+        and in_one_memory(one, other)
         and _look(one) == _look(other)
     )
 

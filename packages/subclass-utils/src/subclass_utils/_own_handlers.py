@@ -16,6 +16,7 @@ import torch
 from dispatch_core._for_subclass_utils import Entry, after_declining, handler_failed
 
 from subclass_utils._description import all_views_of
+from subclass_utils._own_composites import shares_inner_tensors
 from subclass_utils._own_writes import OwnWrites, settle
 from subclass_utils._roles import each_in, roles_of
 from subclass_utils._shared_data import KEEP_ALL, connect, inner_of, lend
@@ -126,7 +127,7 @@ class _General:
         try:
             return is_copy(source, lambda meta: self.func(meta, *args[1:], **kwargs))
         except Exception:  # to a device, which takes the data
-            return not _have_common_of(self.cls)(result, source)
+            return not shares_inner_tensors(result, source)
 
     def finish_handler(
         self, types: Sequence[type], args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
